@@ -1,0 +1,5 @@
+#!/bin/sh
+# Makes ./configure from a checkout. Needs autoconf, automake and pkg-config.
+set -e
+cd "$(dirname "$0")"
+exec autoreconf --install --force "$@"

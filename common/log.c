@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_int log_max = LOG_LVL_INFO;
+static atomic_bool log_systemd;
+
+void log_setup(enum log_level max, bool systemd)
+{
+	atomic_store(&log_max, (int)max);
+	atomic_store(&log_systemd, systemd);
+}
+
+void log_set_level(enum log_level max)
+{
+	atomic_store(&log_max, (int)max);
+}
+
+static const char *level_word(enum log_level level)
+{
+	switch (level) {
+	case LOG_LVL_ERROR:
+		return "error";
+	case LOG_LVL_WARN:
+		return "warn";
+	case LOG_LVL_INFO:
+		return "info";
+	case LOG_LVL_DEBUG:
+		return "debug";
+	}
+	return "?";
+}
+
+int log_level_parse(const char *word, enum log_level *ret)
+{
+	static const enum log_level all[] = {LOG_LVL_ERROR, LOG_LVL_WARN, LOG_LVL_INFO, LOG_LVL_DEBUG};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (!strcmp(word, level_word(all[i]))) {
+			*ret = all[i];
+			return 0;
+		}
+	return -EINVAL;
+}
+
+void log_msg(enum log_level level, const char *fmt, ...)
+{
+	int saved = errno;
+	char line[2048];
+	size_t n = 0;
+	va_list ap;
+	int r;
+
+	if ((int)level > atomic_load_explicit(&log_max, memory_order_relaxed))
+		return;
+	if (atomic_load_explicit(&log_systemd, memory_order_relaxed)) {
+		n = (size_t)snprintf(line, sizeof(line), "<%d>", (int)level);
+	} else {
+		struct timespec ts;
+		struct tm tm;
+
+		clock_gettime(CLOCK_REALTIME, &ts);
+		localtime_r(&ts.tv_sec, &tm);
+		n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
+		n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ld %s: ", ts.tv_nsec / 1000000, level_word(level));
+	}
+	va_start(ap, fmt);
+	r = vsnprintf(line + n, sizeof(line) - n, fmt, ap);
+	va_end(ap);
+	if (r > 0)
+		n += (size_t)r;
+	if (n > sizeof(line) - 2)
+		n = sizeof(line) - 2;
+	line[n++] = '\n';
+	/* Nobody can be told that the log itself fails. */
+	if (write(STDERR_FILENO, line, n) < 0)
+		n = 0;
+	errno = saved;
+}
