@@ -69,7 +69,8 @@ void log_msg(enum log_level level, const char *fmt, ...)
 		clock_gettime(CLOCK_REALTIME, &ts);
 		localtime_r(&ts.tv_sec, &tm);
 		n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
-		n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ld %s: ", ts.tv_nsec / 1000000, level_word(level));
+		n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ld %s: ", ts.tv_nsec / 1000000,
+				      level_word(level));
 	}
 	va_start(ap, fmt);
 	r = vsnprintf(line + n, sizeof(line) - n, fmt, ap);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way from a node to the master. The master's side implements it (in one process: a queue to the master's
+ * thread, master/local.h; between machines: RPC); the node only sees this.
+ *
+ * Threads: call() may be used from any thread and never blocks on the master. `done` runs exactly once, on a thread
+ * of the channel (never inside call()), with an answer that belongs to the channel and is gone when done returns;
+ * it must not block. A request whose answer does not come within its deadline ends with status -ETIMEDOUT.
+ */
+#ifndef NET_CHANNEL_H
+#define NET_CHANNEL_H
+
+#include "net/msg.h"
+
+typedef void (*channel_done_fn)(void *arg, const struct msg *answer);
+/* A notice from the master; belongs to the channel. Runs on a thread of the channel; must not block. */
+typedef void (*channel_notice_fn)(void *arg, const struct msg *notice);
+
+struct channel {
+	/* Takes over req. done may be NULL when the answer does not matter. */
+	void (*call)(struct channel *ch, struct msg *req, channel_done_fn done, void *arg);
+	/* Where notices go from now on; set once, before MSG_JOIN. */
+	void (*set_notice)(struct channel *ch, channel_notice_fn fn, void *arg);
+};
+
+static inline void channel_call(struct channel *ch, struct msg *req, channel_done_fn done, void *arg)
+{
+	ch->call(ch, req, done, arg);
+}
+
+/* The same, waiting for the answer; for start-up, shutdown and tools, never from a callback. Returns the status. */
+int channel_call_wait(struct channel *ch, struct msg *req, struct msg *ret_fixed_part);
+
+#endif

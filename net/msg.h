@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The messages between a node and the master, as plain structs. On one machine they travel through an in-process
+ * queue (net/channel.h); between machines their encoding is net/'s business. master/ and store/ meet only here.
+ *
+ * A request is answered exactly once, by a message of the same type with the same req_id; a request that is sent
+ * again with the same req_id gets the same answer. Notices from the master (MSG_NAME_REVOKE, MSG_SSD_PERSIST,
+ * MSG_DROP) are not answered as such: their effect comes back as a request of its own (MSG_SSD_COMMIT,
+ * MSG_DELETE_ACK).
+ *
+ * Ownership: whoever gets a message owns it and its variable part, and ends it with msg_free().
+ *
+ * Ids: put_ids, directory ids, tickets, allocation ids and get_ids are drawn by the master from one counter that only
+ * ever grows, so an id means one thing for ever. MSG_ROOT_DIR is the directory above all namespaces.
+ */
+#ifndef NET_MSG_H
+#define NET_MSG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MSG_NAME_MAX 255
+#define MSG_ROOT_DIR 1ull
+#define MSG_MAX_ITEMS 65536u	    /* items in one message */
+#define MSG_XATTRS_MAX (64u * 1024) /* bytes of user xattrs of one file or directory, encoded */
+
+enum msg_type {
+	MSG_NONE,
+
+	/* membership: node to master */
+	MSG_JOIN,      /* in: u.join. out: u.join.tomb_tag */
+	MSG_HEARTBEAT, /* in: u.heartbeat */
+	MSG_LEAVE,     /* in: nothing; every replica of the node goes */
+
+	/* names: node to master. Answers with an entry fill u.entry. */
+	MSG_LOOKUP,  /* in: u.name. out: u.entry */
+	MSG_GETATTR, /* in: u.attr.a.id. out: u.entry (a directory's times, links; an object's attributes) */
+	MSG_SETATTR, /* in: u.attr (id, mask, values). out: u.entry */
+	MSG_READDIR, /* in: u.readdir. out: ents[], u.readdir.next_cookie, u.readdir.end */
+	MSG_MKDIR,   /* in: u.name + u.name.attr (mode, uid, gid). out: u.entry */
+	MSG_RMDIR,   /* in: u.name */
+	MSG_RENAME,  /* in: u.rename. Answered after the catalogue has it. out: u.rename.replaced_id */
+	MSG_DELETE, /* in: u.name: unlink of an object. Answered after the catalogue has it. out: u.entry (what went) */
+	MSG_GETXATTRS, /* in: u.attr.a.id. out: blob */
+	MSG_SETXATTRS, /* in: u.attr.a.id, blob: the whole new set */
+	MSG_STATFS,    /* in: u.statfs.dir. out: u.statfs */
+	MSG_NS_CREATE, /* in: u.ns */
+	MSG_NS_SET,    /* in: u.ns, only fields named by mask */
+	MSG_NS_LIST,   /* out: namespaces[] */
+	MSG_NS_REMOVE, /* in: u.ns.name; -ENOTEMPTY unless empty */
+
+	/* put */
+	MSG_PUT_START,	/* in: u.put (dir, name, flags, bytes = size guess). out: u.put.ticket, .block_size,
+			   .persist_to_ssd, items[0] */
+	MSG_PUT_EXTEND, /* in: u.put.ticket, items[0] {block, bytes wanted in all; 0 gives the block's grant back}. out:
+			   items[0] */
+	MSG_PUT_RESERVE, /* in: u.put.ticket, dir, name: the O_EXCL reservation moves there; empty name: it is dropped
+			  */
+	MSG_PUT_DONE,	 /* in: u.put, items[] one a block, blob = xattrs. Answered after the catalogue. out: u.entry */
+	MSG_PUT_REVOKE,	 /* in: u.put.ticket: nothing is published, the grants are free */
+	MSG_PUT_RENEW,	 /* in: u.put.ticket: a sign of life of a long write */
+
+	/* get */
+	MSG_GET_START,	/* in: u.get (put_id, block). out: the plan in u.get; -ENOENT, -ENOSPC (with u.get.total, .free)
+			 */
+	MSG_GET_DONE,	/* in: u.get.get_id. out: u.get.promoted (else the target is temporary) */
+	MSG_GET_REVOKE, /* in: u.get.get_id, .drop_ssd_source */
+
+	/* replicas: node to master */
+	MSG_SSD_COMMIT,	 /* in: items[] {put_id, block}. out: items[].status: 0 published, -ESTALE ignored */
+	MSG_SSD_EVICT,	 /* in: items[] {put_id, block}: replicas the ring has lost. out: items[].flags MSG_ITEM_GONE */
+	MSG_MEM_EVICT,	 /* in: items[] {put_id, block, flags}. out: items[].status 0 or -EBUSY (pinned, in use), flags
+			    MSG_ITEM_GONE */
+	MSG_DELETE_ACK,	 /* in: items[] {put_id}: no holder is left here, the bytes are gone from this node */
+	MSG_ALLOC_FREED, /* in: items[] {alloc}: files of confirmed evictions are unlinked, the ledger may fall */
+
+	/* notices: master to node */
+	MSG_NAME_REVOKE, /* u.revoke: the name (or all names of the directory) is no longer leased */
+	MSG_SSD_PERSIST, /* items[] {put_id, block, alloc, bytes}: copy to the SSD tier, then MSG_SSD_COMMIT */
+	MSG_DROP, /* items[] {put_id}: the version is deleted or overwritten: free it when its last holder goes, then
+		     MSG_DELETE_ACK */
+
+	MSG_TYPES
+};
+
+/* What a name stands for. */
+enum msg_kind {
+	MSG_KIND_NONE,
+	MSG_KIND_DIR,
+	MSG_KIND_FILE,
+};
+
+#define MSG_ATTR_PIN 1u /* never evict the last copy */
+
+/* The attributes of a directory or of an object's version. */
+struct msg_attr {
+	uint64_t id;	     /* put_id or directory id: st_ino */
+	uint64_t size;	     /* bytes; 0 for directories */
+	uint64_t storage_id; /* what owners key the version's bytes by: the ticket it was put under */
+	int64_t mtime_ns;    /* since the epoch */
+	int64_t ctime_ns;
+	int64_t atime_ns;
+	int64_t expires_ns; /* 0: never */
+	uint32_t kind;	    /* enum msg_kind */
+	uint32_t mode;	    /* with the type bits */
+	uint32_t uid, gid;
+	uint32_t nlink;
+	uint32_t flags;	     /* MSG_ATTR_* */
+	uint32_t ns;	     /* the namespace's number; 0 outside any */
+	uint32_t has_xattrs; /* 0: MSG_GETXATTRS would find none */
+	uint64_t block_size; /* of the version, or of the directory's namespace */
+};
+
+enum {
+	MSG_SET_MODE = 1 << 0,
+	MSG_SET_UID = 1 << 1,
+	MSG_SET_GID = 1 << 2,
+	MSG_SET_MTIME = 1 << 3,
+	MSG_SET_ATIME = 1 << 4,
+	MSG_SET_PIN = 1 << 5, /* from flags & MSG_ATTR_PIN */
+	MSG_SET_TTL = 1 << 6, /* from expires_ns */
+};
+
+#define MSG_ITEM_MEM 1u	  /* PUT_DONE: the block has a memory replica (alloc) on the sending node */
+#define MSG_ITEM_SSD 2u	  /* PUT_DONE: the block has an SSD replica on the sending node */
+#define MSG_ITEM_FORCE 4u /* MEM_EVICT: also the last copy (fluxkv evict --force), pins aside */
+#define MSG_ITEM_GONE 8u  /* answer: that was the last replica; the object and its name are gone */
+#define MSG_ITEM_KEEP 16u /* MEM_EVICT: refuse with -EBUSY when it is the last copy */
+
+struct msg_item {
+	uint64_t put_id;
+	uint64_t alloc; /* allocation id */
+	uint64_t bytes; /* granted, or the block's length */
+	uint32_t block;
+	uint32_t flags; /* MSG_ITEM_* */
+	int32_t status;
+};
+
+struct msg_dirent {
+	uint64_t cookie; /* resume behind this one */
+	struct msg_attr attr;
+	char name[MSG_NAME_MAX + 1];
+};
+
+enum msg_ns_field {
+	MSG_NS_BLOCK_SIZE = 1 << 0,
+	MSG_NS_TTL = 1 << 1,
+	MSG_NS_PERSIST = 1 << 2,
+};
+
+#define MSG_NS_NAME_MAX 1023
+
+struct msg_namespace {
+	char name[MSG_NS_NAME_MAX + 1];
+	uint32_t mask;		 /* enum msg_ns_field */
+	uint32_t kind;		 /* 0: blob */
+	uint64_t block_size;	 /* bytes; a power of two, 4 KiB or more */
+	uint64_t ttl_seconds;	 /* of new objects; 0: none */
+	uint32_t persist;	 /* 1: objects go to the SSD tier (default), 0: memory only */
+	uint32_t mode, uid, gid; /* of the root directory, at creation */
+	uint64_t root_dir;	 /* answers: its directory id */
+	uint64_t objects, bytes; /* answers */
+};
+
+#define MSG_PUT_EXCL 1u	     /* reserve the name: -EEXIST if it is there or reserved */
+#define MSG_PUT_NOREPLACE 2u /* PUT_DONE: publish only if the name still stands for u.put.replaces (0: for nothing) */
+
+struct msg {
+	enum msg_type type;
+	int32_t status;	   /* answers: 0 or a negative errno */
+	uint64_t req_id;   /* the sender's */
+	uint32_t node;	   /* the sender, as given by the channel; never trusted from the wire */
+	uint64_t tomb_tag; /* of the sender's incarnation */
+
+	union {
+		struct {
+			uint64_t capacity; /* bytes of the segment */
+			uint64_t ssd_capacity;
+			uint64_t tomb_tag; /* answer */
+			bool kv_ssd_storage;
+			char instance_key[256];
+		} join;
+		struct {
+			uint64_t capacity, zombie; /* bytes: what evicted files still occupy */
+			uint64_t ssd_capacity, ssd_used;
+		} heartbeat;
+		struct {
+			uint64_t dir;
+			struct msg_attr attr;
+			char name[MSG_NAME_MAX + 1];
+		} name;
+		struct {
+			struct msg_attr a; /* MSG_KIND_NONE with status -ENOENT */
+			uint64_t lease; /* sequence of the name's lease; a revoke with an equal or higher one ends it */
+			uint64_t replaced_id; /* PUT_DONE, DELETE: the version the name stood for before; 0: none */
+		} entry;
+		struct {
+			struct msg_attr a;
+			uint32_t mask; /* MSG_SET_* */
+		} attr;
+		struct {
+			uint64_t dir, cookie; /* 0: from the start */
+			uint64_t next_cookie;
+			uint32_t max; /* entries wanted */
+			bool end;
+		} readdir;
+		struct {
+			uint64_t from_dir, to_dir;
+			uint64_t replaced_id; /* answer */
+			bool noreplace;
+			char from[MSG_NAME_MAX + 1], to[MSG_NAME_MAX + 1];
+		} rename;
+		struct {
+			uint64_t dir;
+			uint64_t total_bytes, used_bytes; /* DRAM + SSD; each object once */
+			uint64_t objects;
+		} statfs;
+		struct msg_namespace ns;
+		struct {
+			uint64_t ticket;
+			uint64_t dir;	      /* PUT_START: placement and namespace; PUT_DONE: where it is published */
+			uint64_t bytes;	      /* PUT_START: guess; PUT_DONE: the object's length */
+			uint64_t replaces;    /* with MSG_PUT_NOREPLACE */
+			uint64_t block_size;  /* answer */
+			uint64_t total, free; /* answers with -ENOSPC: the node's ledger */
+			struct msg_attr attr; /* PUT_DONE: mode, uid, gid, times, flags, expires_ns */
+			uint32_t flags;	      /* MSG_PUT_* */
+			bool persist_to_ssd;  /* answer */
+			char name[MSG_NAME_MAX + 1];
+		} put;
+		struct {
+			uint64_t put_id;
+			uint32_t block;
+			uint32_t source; /* answer: enum msg_source */
+			uint32_t source_node;
+			uint64_t get_id;
+			uint64_t alloc, bytes; /* answer: the target */
+			uint64_t total, free;  /* with -ENOSPC */
+			bool drop_ssd_source;
+			bool promoted;
+		} get;
+		struct {
+			uint64_t dir;
+			uint64_t seq;
+			uint64_t id;		     /* what the name stood for; 0: not said */
+			uint32_t reason;	     /* enum msg_revoke_reason */
+			char name[MSG_NAME_MAX + 1]; /* "": the whole directory */
+		} revoke;
+	} u;
+
+	/* The variable part; arrays from malloc. */
+	struct msg_item *items;
+	size_t n_items;
+	struct msg_dirent *ents;
+	size_t n_ents;
+	struct msg_namespace *namespaces;
+	size_t n_namespaces;
+	uint8_t *blob; /* xattrs, see net/xattr.h */
+	size_t blob_len;
+};
+
+enum msg_source {
+	MSG_SOURCE_NONE,
+	MSG_SOURCE_MEM_LOCAL,
+	MSG_SOURCE_MEM_REMOTE,
+	MSG_SOURCE_SSD_LOCAL,
+	MSG_SOURCE_SSD_REMOTE,
+};
+
+enum msg_revoke_reason {
+	MSG_REVOKE_MOVED, /* another node published, renamed or deleted */
+	MSG_REVOKE_EVICTED,
+	MSG_REVOKE_EXPIRED,
+	MSG_REVOKE_LOST, /* an owner died */
+};
+
+/* A zeroed message of the type; NULL without memory. */
+struct msg *msg_new(enum msg_type type);
+/* Takes NULL. Returns NULL. */
+struct msg *msg_free(struct msg *m);
+/* Gives m an array of n zeroed items (replacing what it had). 0, -ENOMEM, -E2BIG above MSG_MAX_ITEMS. */
+int msg_alloc_items(struct msg *m, size_t n);
+/* Copies a name with its bound checked: -ENAMETOOLONG above MSG_NAME_MAX, -EINVAL for "" or one with '/'. */
+int msg_set_name(char dst[MSG_NAME_MAX + 1], const char *name);
+const char *msg_type_name(enum msg_type type);
+
+#endif
