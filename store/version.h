@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading a published version. A struct version is what an open handle holds: as long as it lives, every block of
+ * the version keeps at least one replica, whatever eviction, overwrite or unlink do (see store/node.h for threads).
+ */
+#ifndef STORE_VERSION_H
+#define STORE_VERSION_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "store/node.h"
+
+/*
+ * Takes hold of the version for reading and counts one get. Never waits and sends no message: -ENOENT when a block of
+ * it has no replica any more (a miss).
+ */
+int version_open(struct node *n, const struct msg_attr *a, struct version **ret);
+struct version *version_close(struct version *v);
+uint64_t version_size(const struct version *v);
+
+#define VERSION_READ_IOV 4
+
+/* Bytes of a version, pinned in memory until version_read_done(). */
+struct version_read {
+	struct iovec iov[VERSION_READ_IOV];
+	int n_iov;
+	size_t len; /* sum of iov: what was asked, cut at the end of file, or at VERSION_READ_IOV blocks */
+	void *pins[VERSION_READ_IOV];
+	struct node *node;
+};
+
+/* r is the caller's own copy from here on: it must be ended with version_read_done() (err 0 only). -EIO: the last
+ * copy is lost; -ENOSPC: no memory for the refill within the deadline (5 s). */
+typedef void (*version_read_fn)(void *arg, int err, struct version_read *r);
+void version_read(struct version *v, uint64_t off, size_t len, version_read_fn fn, void *arg);
+void version_read_done(struct version_read *r);
+
+#endif
