@@ -77,9 +77,9 @@ enum msg_type {
 
 	/* notices: master to node */
 	MSG_NAME_REVOKE, /* u.revoke: the name (or all names of the directory) is no longer leased */
-	MSG_SSD_PERSIST, /* items[] {put_id, block, alloc, bytes}: copy to the SSD tier, then MSG_SSD_COMMIT */
-	MSG_DROP, /* items[] {put_id}: the version is deleted or overwritten: free it when its last holder goes, then
-		     MSG_DELETE_ACK */
+	MSG_SSD_PERSIST, /* behind the answer of the MSG_PUT_DONE; items[] {put_id, block, alloc, bytes}: copy to the SSD tier, then MSG_SSD_COMMIT */
+	MSG_DROP,	 /* items[] {put_id, block = number of blocks}: the version is deleted or overwritten: free it when its
+			  * last holder goes, then MSG_DELETE_ACK */
 
 	MSG_TYPES
 };

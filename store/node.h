@@ -54,6 +54,9 @@ struct node *node_stop(struct node *n);
 /* Set once, before the mount serves. */
 void node_set_events(struct node *n, const struct node_events *ev);
 
+/* A private version's attr.id has this bit; no id from the master has. */
+#define NODE_PRIVATE_ID (1ull << 63)
+
 /* ---- names ------------------------------------------------------------------------------------------------- */
 
 /* What a name stands for on this node. */
@@ -81,7 +84,8 @@ void node_rename(struct node *n, uint64_t from_dir, const char *from, uint64_t t
 
 /*
  * One page of a directory: private names first (a snapshot taken by node_dir_open), then the master's. A name that
- * is there during the whole scan is given exactly once. cookie 0 starts; ents[] and end are as in MSG_READDIR.
+ * is there during the whole scan is given exactly once. cookie 0 starts; ents[] and end are as in MSG_READDIR. An entry
+ * with NODE_PRIVATE_ID in its id is a private version: a kernel must look it up before it may cache anything of it.
  */
 struct node_dir;
 int node_dir_open(struct node *n, uint64_t dir, struct node_dir **ret);
@@ -110,7 +114,7 @@ enum node_tier {
 
 /* Drops the version's replicas on that tier: -EBUSY when one is in use or the last copy and not force, -ENODATA when
  * there is none. With force a last copy goes too, unless an open handle holds it (-EBUSY). */
-void node_evict(struct node *n, uint64_t put_id, enum node_tier tier, bool force, node_done_fn fn, void *arg);
+void node_evict(struct node *n, const struct msg_attr *a, enum node_tier tier, bool force, node_done_fn fn, void *arg);
 /* Brings every block of the version into memory. */
 void node_prefetch(struct node *n, const struct msg_attr *a, node_done_fn fn, void *arg);
 

@@ -13,8 +13,9 @@
 #include "store/node.h"
 
 /*
- * Takes hold of the version for reading and counts one get. Never waits and sends no message: -ENOENT when a block of
- * it has no replica any more (a miss).
+ * Takes hold of the version for reading and counts one get. Never waits and sends no message. -ESTALE when the
+ * version is dropped (overwritten, deleted) or a block of it has no replica any more: look the name up again, which
+ * tells a newer version, or -ENOENT (a miss).
  */
 int version_open(struct node *n, const struct msg_attr *a, struct version **ret);
 struct version *version_close(struct version *v);
