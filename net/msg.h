@@ -8,6 +8,12 @@
  * MSG_DROP) are not answered as such: their effect comes back as a request of its own (MSG_SSD_COMMIT,
  * MSG_DELETE_ACK).
  *
+ * Every message but MSG_JOIN carries the tomb_tag of the sender's incarnation; -ESTALE when it is not the live one. The
+ * req_id of MSG_JOIN is drawn at random, for a node that comes back does not know which ones it had used.
+ *
+ * Notices keep their order with the answers that wait for the catalogue, but other answers may overtake both: that is
+ * what lease sequences are for. A MSG_DROP may come more than once.
+ *
  * Ownership: whoever gets a message owns it and its variable part, and ends it with msg_free().
  *
  * Ids: put_ids, directory ids, tickets, allocation ids and get_ids are drawn by the master from one counter that only
@@ -77,9 +83,10 @@ enum msg_type {
 
 	/* notices: master to node */
 	MSG_NAME_REVOKE, /* u.revoke: the name (or all names of the directory) is no longer leased */
-	MSG_SSD_PERSIST, /* behind the answer of the MSG_PUT_DONE; items[] {put_id, block, alloc, bytes}: copy to the SSD tier, then MSG_SSD_COMMIT */
-	MSG_DROP,	 /* items[] {put_id, block = number of blocks}: the version is deleted or overwritten: free it when its
-			  * last holder goes, then MSG_DELETE_ACK */
+	MSG_SSD_PERSIST, /* behind the answer of the MSG_PUT_DONE; items[] {put_id, block, alloc, bytes}: copy to the
+			    SSD tier, then MSG_SSD_COMMIT */
+	MSG_DROP, /* items[] {put_id, block = number of blocks}: the version is deleted or overwritten: free it when its
+		   * last holder goes, then MSG_DELETE_ACK */
 
 	MSG_TYPES
 };
@@ -194,6 +201,7 @@ struct msg {
 			struct msg_attr a; /* MSG_KIND_NONE with status -ENOENT */
 			uint64_t lease; /* sequence of the name's lease; a revoke with an equal or higher one ends it */
 			uint64_t replaced_id; /* PUT_DONE, DELETE: the version the name stood for before; 0: none */
+			uint32_t miss;	      /* LOOKUP with -ENOENT: enum msg_miss */
 		} entry;
 		struct {
 			struct msg_attr a;
@@ -208,6 +216,7 @@ struct msg {
 		struct {
 			uint64_t from_dir, to_dir;
 			uint64_t replaced_id; /* answer */
+			uint64_t lease;	      /* answer: of the name `to`; that of `from` is over */
 			bool noreplace;
 			char from[MSG_NAME_MAX + 1], to[MSG_NAME_MAX + 1];
 		} rename;
@@ -245,7 +254,7 @@ struct msg {
 			uint64_t seq;
 			uint64_t id;		     /* what the name stood for; 0: not said */
 			uint32_t reason;	     /* enum msg_revoke_reason */
-			char name[MSG_NAME_MAX + 1]; /* "": the whole directory */
+			char name[MSG_NAME_MAX + 1]; /* "": the whole directory, or with dir 0 every lease */
 		} revoke;
 	} u;
 
@@ -266,6 +275,14 @@ enum msg_source {
 	MSG_SOURCE_MEM_REMOTE,
 	MSG_SOURCE_SSD_LOCAL,
 	MSG_SOURCE_SSD_REMOTE,
+};
+
+/* Why a name stands for nothing, as far as the master remembers. */
+enum msg_miss {
+	MSG_MISS_NEVER, /* never stored, deleted, or forgotten why */
+	MSG_MISS_EVICTED,
+	MSG_MISS_EXPIRED,
+	MSG_MISS_LOST, /* an owner left or died */
 };
 
 enum msg_revoke_reason {
