@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a node is told: fluxkv.yaml, and the same keys as mount options (-o key=value), which win. Parsing is a pure
+ * function of the bytes. Every refusal is one line with file, line and what was expected.
+ *
+ * A struct config is plain data that its owner may read from any thread as long as nobody changes it; a reload makes a
+ * second one and compares.
+ */
+#ifndef STORE_CONFIG_H
+#define STORE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/errmsg.h"
+#include "common/log.h"
+
+struct config_ssd {
+	char *path;
+	uint64_t limit; /* bytes; 0 when large_limit_size is absent: no SSD tier */
+};
+
+/* Times are in milliseconds. Strings are never NULL unless said. */
+struct config {
+	char *instance_key;	/* default: the host's name */
+	char *cluster_name;	/* fluxonkv_spec.cluster_name, default "fluxkv" */
+	uint64_t dram;		/* contribute_to_cluster_pool_size.dram; default 0: contributes nothing */
+	struct config_ssd *ssd; /* fluxonkv_spec.large_file_paths with large_limit_size */
+	size_t n_ssd;
+	bool ssd_enabled; /* large_limit_size is there and not null */
+
+	char *run_dir;	       /* /run/fluxkv */
+	char *state_dir;       /* /var/lib/fluxkv */
+	char *catalog;	       /* NULL: config_catalog_path() says <state_dir>/<instance_key>/catalogue.db */
+	char *control_socket;  /* NULL: config_control_path() says <run_dir>/<instance_key>/control.sock */
+	unsigned control_mode; /* 0600 */
+
+	bool auto_namespace;	   /* true */
+	uint64_t block_size;	   /* 64 MiB; of namespaces made without one */
+	uint64_t negative_timeout; /* 100 ms */
+	uint64_t entry_timeout;	   /* 1 h */
+	uint64_t fuse_threads;	   /* 16 */
+	bool allow_other;	   /* false */
+	bool read_only;		   /* -o ro */
+
+	bool ssd_direct;	  /* true */
+	uint64_t ssd_retry;	  /* 30 s: when a failed device is tried again */
+	uint64_t ssd_io_depth;	  /* 128 */
+	uint64_t ssd_shards;	  /* 4 */
+	uint64_t persist_backlog; /* bytes of dirty blocks; default 0: a quarter of dram */
+	uint64_t put_deadline;	  /* 60 s */
+	uint64_t leg_deadline;	  /* 5 s: a remote or SSD leg of a get */
+	enum log_level log_level; /* info */
+};
+
+/* Fills in the defaults. 0 or -ENOMEM; the struct needs config_done() in either case. */
+int config_init(struct config *c);
+/* Frees what c owns and leaves it zeroed. Takes NULL and a zeroed struct. */
+void config_done(struct config *c);
+
+/*
+ * Reads YAML text over what c holds. name is for messages ("fluxkv.yaml"). On an error c is unchanged and *e holds
+ * the one line. Pure: no file is opened.
+ */
+int config_parse(const char *buf, size_t len, const char *name, struct config *c, struct errmsg *e);
+/* Reads a file (at most 1 MiB) and parses it. */
+int config_load(const char *path, struct config *c, struct errmsg *e);
+/*
+ * Takes one -o list ("dram=2GB,ssd=/data/a:4GB,ro"); a backslash before a comma keeps it in the value. May be called
+ * several times: later wins; the first ssd= of a call drops the list of the file, later ones add to it. Options that
+ * mount(8) passes on and that mean nothing here are accepted.
+ */
+int config_options(const char *list, struct config *c, struct errmsg *e);
+/* What only the whole can tell (an SSD tier without DRAM, ...). Call after the file and all options. */
+int config_check(const struct config *c, struct errmsg *e);
+
+/* The result is malloc'ed; NULL: no memory. */
+char *config_catalog_path(const struct config *c);
+char *config_control_path(const struct config *c);
+
+/* All effective values as YAML that config_parse() reads back; for .fluxkv/config. malloc'ed; NULL: no memory. */
+char *config_dump(const struct config *c);
+
+/*
+ * Compares for a reload. ret_live and ret_restart get the names of the changed keys, comma separated, malloc'ed, never
+ * NULL: those that config_apply_live() takes over, and those that wait for a restart.
+ */
+int config_reloadable_diff(const struct config *old, const struct config *new, char **ret_live, char **ret_restart);
+/* Copies the live keys of new into c. Call with whatever guards c held. */
+void config_apply_live(struct config *c, const struct config *new);
+
+#endif
