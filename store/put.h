@@ -40,7 +40,11 @@ void put_edit(struct node *n, uint64_t dir, const char *name, const struct msg_a
 struct put *put_ref(struct put *p);
 struct put *put_unref(struct put *p);
 
-void put_open(struct put *p);
+/*
+ * A put whose last handle is gone has left its name for ever, but one who got it from an earlier lookup may still come:
+ * put_open() then gives -ESTALE, and the name is looked up anew.
+ */
+int put_open(struct put *p);
 void put_release(struct put *p);
 
 /* Never waits. attr.id is the put's own, for ever; attr.size its present size. */

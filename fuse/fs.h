@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file system: one FUSE mount over one node. It owns the mount, its worker threads and its inode table; the node
+ * is borrowed and must outlive it.
+ *
+ * Order of calls: fs_mount() → (READY) → fs_loop() → fs_unmount(). fs_mount() starts threads: a daemon that forks
+ * into the background forks before it, and tells its parent "ready" after it.
+ *
+ * Threads: fs_exit() may be called from any thread and from a signal handler; fs_stats() from any thread. The others
+ * are for the one thread that mounted. The workers block every signal, so signals reach the program's own threads.
+ */
+#ifndef FUSE_FS_H
+#define FUSE_FS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/errmsg.h"
+
+struct fs;
+struct node;
+
+/* The files of .fluxkv/. */
+enum fs_virtual {
+	FS_VIRTUAL_STATUS,
+	FS_VIRTUAL_METRICS,
+	FS_VIRTUAL_CONFIG,
+	FS_VIRTUAL_VERSION,
+	FS_VIRTUALS
+};
+
+struct fs_config {
+	struct node *node;
+	const char *mountpoint;
+	const char *source;	  /* shown by mount(8): "standalone" or HOST:PORT */
+	const char *instance_key; /* shown by user.fluxkv.owners */
+	const char *options;	  /* further mount options for the kernel ("nodev,noexec"), or NULL */
+	bool allow_other;
+	bool ro;
+	bool debug;		 /* libfuse prints each request to stderr */
+	double negative_timeout; /* seconds that "no such name" is believed */
+	double entry_timeout;	 /* of published names; changes are pushed to the kernel, so it may be long */
+	double attr_timeout;	 /* of published versions and directories */
+	unsigned threads;	 /* workers; 0: from the number of CPUs */
+	unsigned max_background; /* read-ahead requests in flight; 0: the default */
+	/*
+	 * The content of a virtual file, made anew at each open: *ret from malloc, which the file system frees. Called
+	 * on a worker: it must not wait for the file system or for the master. 0 or a negative errno.
+	 */
+	int (*text)(void *arg, enum fs_virtual which, char **ret, size_t *ret_len);
+	void *text_arg;
+};
+
+/*
+ * Mounts and serves. When it returns 0, the workers run and the kernel's INIT has been answered: the first open(2)
+ * behind it works. The node's events are taken over (node_set_events). Refusals, each with its reason in e:
+ * -ENOTDIR, -ENOTEMPTY, -EBUSY (something is mounted there), -ENOENT, -EINVAL (an option), -EPERM. A mount that a
+ * crashed daemon left there (ENOTCONN) is taken away first.
+ */
+int fs_mount(const struct fs_config *cfg, struct fs **ret, struct errmsg *e);
+
+/* Waits until somebody unmounts, or until fs_exit() and what it lets finish. 0, or a negative errno: serving failed. */
+int fs_loop(struct fs *fs);
+
+/*
+ * Asks for the end: the mount leaves the name space, nothing new may be opened, what runs and what is being written
+ * may finish within ten seconds, then fs_loop() returns. Async-signal-safe; calling it again is harmless.
+ */
+void fs_exit(struct fs *fs);
+
+/*
+ * Unmounts if need be, ends the workers, releases every handle that is still open (what is half-written is given up),
+ * frees all. Takes NULL, returns NULL. Nothing of the node is in use afterwards.
+ */
+struct fs *fs_unmount(struct fs *fs);
+
+struct fs_stats {
+	uint64_t lookups, opens, creates, reads, read_bytes, writes, write_bytes, flushes, renames, unlinks, readdirs;
+	uint64_t requests;	  /* of all kinds that may wait */
+	uint64_t in_flight;	  /* of those, not yet answered */
+	uint64_t parked;	  /* that had to wait for memory, a refill or the master, since the start */
+	uint64_t interrupted;	  /* answered EINTR, because their task is being killed */
+	uint64_t errors_io;	  /* answered EIO */
+	uint64_t estale;	  /* opens sent back to look the name up again */
+	uint64_t inodes, handles; /* now */
+	uint64_t invalidations;	  /* names and pages that the kernel was told to drop */
+	uint64_t max_write;	  /* bytes of the largest request agreed with the kernel */
+};
+void fs_get_stats(struct fs *fs, struct fs_stats *ret);
+
+#endif
