@@ -59,12 +59,6 @@ void node_set_events(struct node *n, const struct node_events *ev);
 
 /* ---- names ------------------------------------------------------------------------------------------------- */
 
-/*
- * In msg_attr.flags of everything this node gives out (entries, dirents, put_getattr()): it is a private version, so
- * its id is the put's. Never sent to the master.
- */
-#define NODE_ATTR_PRIVATE (1u << 31)
-
 /* What a name stands for on this node. */
 struct node_entry {
 	struct msg_attr attr; /* of a private version: id is the put's, size its present size */
