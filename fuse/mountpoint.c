@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fuse/mountpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Mounts of dead daemons can lie on top of each other; this many is somebody else's problem. */
+#define STALE_MAX 16
+
+extern char **environ;
+
+static bool octal(char c)
+{
+	return c >= '0' && c <= '7';
+}
+
+/* The kernel writes space, tab, newline and backslash as \ooo. */
+static void unescape(char *s)
+{
+	char *out = s;
+
+	for (; *s; s++)
+		if (s[0] == '\\' && octal(s[1]) && octal(s[2]) && octal(s[3])) {
+			*out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+			s += 3;
+		} else {
+			*out++ = *s;
+		}
+	*out = '\0';
+}
+
+/* id parent major:minor root target options [optional fields] - fstype source options */
+int mount_line_parse(char *line, struct mount_line *ret)
+{
+	struct mount_line m = {0};
+	char *save, *word;
+	int field = 0;
+
+	line[strcspn(line, "\n")] = '\0';
+	for (word = strtok_r(line, " ", &save); word && strcmp(word, "-"); word = strtok_r(NULL, " ", &save)) {
+		if (field == 2 && sscanf(word, "%u:%u", &m.major, &m.minor) != 2)
+			return -EINVAL;
+		if (field == 4)
+			m.target = word;
+		field++;
+	}
+	if (!word || field < 6)
+		return -EINVAL;
+	m.fstype = strtok_r(NULL, " ", &save);
+	m.source = strtok_r(NULL, " ", &save);
+	if (!m.fstype || !m.source)
+		return -EINVAL;
+	unescape((char *)m.target);
+	unescape((char *)m.fstype);
+	unescape((char *)m.source);
+	*ret = m;
+	return 0;
+}
+
+struct top_mount {
+	bool found;
+	char fstype[64], source[256];
+};
+
+/* The last line with that target is the mount on top. */
+static int find_top(const char *target, struct top_mount *ret)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct top_mount top = {0};
+	char *line = NULL;
+	size_t cap = 0;
+	int err = 0;
+
+	if (!f)
+		return -errno;
+	while (getline(&line, &cap, f) >= 0) {
+		struct mount_line m;
+
+		if (mount_line_parse(line, &m) || strcmp(m.target, target))
+			continue;
+		top.found = true;
+		snprintf(top.fstype, sizeof(top.fstype), "%s", m.fstype);
+		snprintf(top.source, sizeof(top.source), "%s", m.source);
+	}
+	if (ferror(f))
+		err = -EIO;
+	free(line);
+	fclose(f);
+	if (!err)
+		*ret = top;
+	return err;
+}
+
+static int resolve_error(const char *path, int err, struct errmsg *e)
+{
+	switch (-err) {
+	case ENOENT:
+		return errmsg_set(e, err, "mount point %s does not exist; make it with: mkdir -p %s", path, path);
+	case ENOTDIR:
+		return errmsg_set(e, err, "mount point %s is not a directory", path);
+	default:
+		return errmsg_set(e, err, "mount point %s: %s", path, strerror(-err));
+	}
+}
+
+/* realpath(3) of the parent and the last name, which is not looked at. */
+static int resolve_parent(const char *path, char **ret)
+{
+	char *copy = strdup(path), *slash, *parent, *all = NULL;
+	size_t len;
+
+	if (!copy)
+		return -ENOMEM;
+	len = strlen(copy);
+	while (len > 1 && copy[len - 1] == '/')
+		copy[--len] = '\0';
+	slash = strrchr(copy, '/');
+	if (slash)
+		*slash = '\0';
+	parent = realpath(slash ? (slash == copy ? "/" : copy) : ".", NULL);
+	if (!parent) {
+		int err = -errno;
+
+		free(copy);
+		return err;
+	}
+	if (asprintf(&all, "%s/%s", strcmp(parent, "/") ? parent : "", slash ? slash + 1 : copy) < 0)
+		all = NULL;
+	free(parent);
+	free(copy);
+	*ret = all;
+	return all ? 0 : -ENOMEM;
+}
+
+int mountpoint_resolve(const char *path, char **ret, struct errmsg *e)
+{
+	char *real = realpath(path, NULL);
+	int err = real ? 0 : -errno;
+
+	if (err == -ENOTCONN)
+		err = resolve_parent(path, &real);
+	if (err)
+		return resolve_error(path, err, e);
+	*ret = real;
+	return 0;
+}
+
+/* Who may not call umount2(2) may still ask the setuid helper that comes with libfuse. */
+static int detach_by_helper(const char *target)
+{
+	char *const argv[] = {"fusermount3", "-u", "-z", "-q", "--", (char *)target, NULL};
+	int status;
+	pid_t pid;
+
+	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ))
+		return -EPERM;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -EPERM;
+}
+
+static int detach(const char *target)
+{
+	if (!umount2(target, MNT_DETACH | UMOUNT_NOFOLLOW))
+		return 0;
+	return errno == EPERM ? detach_by_helper(target) : -errno;
+}
+
+/* Only a mount whose daemon is gone answers so; a live one is never asked twice. */
+static bool is_dead(const char *target)
+{
+	struct stat st;
+
+	return stat(target, &st) && errno == ENOTCONN;
+}
+
+int mountpoint_clear_stale(const char *resolved, unsigned *ret_cleared, struct errmsg *e)
+{
+	unsigned cleared;
+
+	for (cleared = 0; cleared < STALE_MAX; cleared++) {
+		struct top_mount top;
+		int r;
+
+		r = find_top(resolved, &top);
+		if (r)
+			return errmsg_set(e, r, "/proc/self/mountinfo: %s", strerror(-r));
+		if (!top.found || strcmp(top.fstype, MOUNTPOINT_FSTYPE) || !is_dead(resolved))
+			break;
+		r = detach(resolved);
+		if (r)
+			return errmsg_set(
+			    e, r,
+			    "%s is the mount of a fluxkvd that died, and cannot be unmounted: %s; try: umount -l %s",
+			    resolved, strerror(-r), resolved);
+	}
+	if (ret_cleared)
+		*ret_cleared = cleared;
+	return 0;
+}
+
+static int check_not_mounted(const char *resolved, struct errmsg *e)
+{
+	struct top_mount top;
+	int r;
+
+	r = find_top(resolved, &top);
+	if (r)
+		return errmsg_set(e, r, "/proc/self/mountinfo: %s", strerror(-r));
+	if (!top.found)
+		return 0;
+	if (!strcmp(top.fstype, MOUNTPOINT_FSTYPE))
+		return errmsg_set(e, -EBUSY,
+				  "%s: FluxKV is mounted there already (source %s); unmount it first: umount %s",
+				  resolved, top.source, resolved);
+	return errmsg_set(e, -EBUSY, "%s is a mount point already (%s, source %s); choose an empty directory", resolved,
+			  top.fstype, top.source);
+}
+
+static int check_empty(const char *resolved, struct errmsg *e)
+{
+	struct dirent *d;
+	int fd, err = 0;
+	DIR *dir;
+
+	fd = open(resolved, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return resolve_error(resolved, -errno, e);
+	dir = fdopendir(fd);
+	if (!dir) {
+		err = -errno;
+		close(fd);
+		return errmsg_set(e, err, "mount point %s: %s", resolved, strerror(-err));
+	}
+	while (!err && (d = readdir(dir)))
+		if (strcmp(d->d_name, ".") && strcmp(d->d_name, ".."))
+			err = errmsg_set(
+			    e, -ENOTEMPTY,
+			    "mount point %s is not empty (it holds %s, perhaps more); choose an empty directory",
+			    resolved, d->d_name);
+	closedir(dir);
+	return err;
+}
+
+int mountpoint_prepare(const char *resolved, unsigned *ret_cleared, struct errmsg *e)
+{
+	int r;
+
+	r = mountpoint_clear_stale(resolved, ret_cleared, e);
+	if (r)
+		return r;
+	r = check_not_mounted(resolved, e);
+	if (r)
+		return r;
+	return check_empty(resolved, e);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The directory that the daemon mounts on: may it be used, and is there a mount of a dead fluxkvd to clear away first.
+ * For start-up; one thread.
+ */
+#ifndef FUSE_MOUNTPOINT_H
+#define FUSE_MOUNTPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/errmsg.h"
+
+#define MOUNTPOINT_FSTYPE "fuse.fluxkv"
+
+/* One line of /proc/self/mountinfo. Strings point into the line, unescaped in place. */
+struct mount_line {
+	unsigned major, minor;
+	const char *target, *fstype, *source;
+};
+
+/* Takes a line apart (and changes it). 0 or -EINVAL. Pure. */
+int mount_line_parse(char *line, struct mount_line *ret);
+
+/*
+ * The absolute path of a mount point, also of one whose daemon has died (where realpath(3) itself gets ENOTCONN).
+ * malloc'ed.
+ */
+int mountpoint_resolve(const char *path, char **ret, struct errmsg *e);
+/*
+ * Clears away what dead daemons left mounted there (nothing but FluxKV mounts that answer ENOTCONN), then wants an
+ * empty directory that is no mount point. ret_cleared (may be NULL): how many were cleared. -EBUSY: mounted;
+ * -ENOTEMPTY, -ENOTDIR, -ENOENT, ...
+ */
+int mountpoint_prepare(const char *resolved, unsigned *ret_cleared, struct errmsg *e);
+/* Only the clearing, for `fluxkvd --clean`. 0 also when there is nothing to clear. */
+int mountpoint_clear_stale(const char *resolved, unsigned *ret_cleared, struct errmsg *e);
+
+#endif
