@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/nearest.h"
+#include "common/nearest.h"
 
 const struct command cli_commands[] = {
     {"status", "[--json]", "Show the tiers, where reads were served from, and what is going on",

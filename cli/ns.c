@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/nearest.h"
+#include "common/nearest.h"
 #include "cli/session.h"
 #include "cli/text.h"
 #include "common/size.h"

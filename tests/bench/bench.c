@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fluxkv-bench: the command line, the targets of a run, and the output. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/nearest.h"
+#include "tests/bench/commands.h"
+#include "tests/bench/stop.h"
+
+struct command {
+	const char *name;
+	unsigned bit;
+	const char *words, *help;
+	int (*run)(struct bench *b);
+};
+
+static const struct command commands[] = {
+    {"read", CMD_READ, "DIR", "read values with read(2), cold and warm", cmd_read},
+    {"mmap", CMD_MMAP, "DIR", "map values and touch every page, cold and warm", cmd_mmap},
+    {"put", CMD_PUT, "DIR", "write new values: write(2), O_DIRECT, cp, dd", cmd_put},
+    {"open", CMD_OPEN, "DIR", "small files: open, stat, absent names, create, readdir", cmd_open},
+    {"refill", CMD_REFILL, "DIR", "read values that are only on the SSD tier, against fio", cmd_refill},
+    {"trace", CMD_TRACE, "FILE DIR", "replay a trace of KV-cache requests", cmd_trace},
+};
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static int complain(const char *text)
+{
+	fprintf(stderr, "fluxkv-bench: %s\n", text);
+	return EXIT_FAILURE;
+}
+
+static void print_usage(void)
+{
+	printf("Usage: fluxkv-bench COMMAND [OPTION]... DIR\n\n"
+	       "Measures a directory, usually on a FluxKV mount, against tmpfs or fio in the same run.\n\n");
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		printf("  %-7s %-9s %s\n", commands[i].name, commands[i].words, commands[i].help);
+	printf("\n'fluxkv-bench COMMAND --help' lists the options of a command; fluxkv-bench(1) has the rest.\n");
+}
+
+static void print_help(const struct command *c)
+{
+	printf("Usage: fluxkv-bench %s [OPTION]... %s\n\n%s.\n\n", c->name, c->words, c->help);
+	options_print(c->bit);
+}
+
+static const struct command *find_command(const char *word)
+{
+	const char *names[N_COMMANDS + 1], *near;
+
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		if (!strcmp(commands[i].name, word))
+			return &commands[i];
+		names[i] = commands[i].name;
+	}
+	names[N_COMMANDS] = NULL;
+	near = nearest_word(word, names);
+	fprintf(stderr, "fluxkv-bench: no command '%s'%s%s%s\n", word, near ? "; did you mean '" : "", near ? near : "",
+		near ? "'?" : "");
+	return NULL;
+}
+
+/* Opens a tmpfs to compare with. Where that is not allowed, says so and goes on, with /dev/shm for 4 KiB pages. */
+static int open_baseline(struct bench *b, const char *name, bool huge)
+{
+	struct target *t = &b->targets[b->n_targets];
+	struct errmsg e = {{0}};
+	int r = target_open_tmpfs(t, name, huge, &e);
+
+	if (r < 0)
+		report_note(b->report, "%s: %s; %s", name, e.text, huge ? "left out" : "/dev/shm is used");
+	if (r < 0 && !huge)
+		r = target_open(t, name, "/dev/shm", &e);
+	if (r == 0)
+		b->n_targets++;
+	return r < 0 && !huge ? fault_set(&b->fault, r, "%s", e.text) : 0;
+}
+
+static int open_targets(struct bench *b, unsigned command)
+{
+	unsigned with = b->o->ssd_compare || command == CMD_REFILL ? BASELINE_NONE : b->o->baseline;
+	struct errmsg e = {{0}};
+	int r = target_open(&b->targets[0], "dir", b->dir, &e);
+
+	b->n_targets = r == 0;
+	if (r == 0 && b->o->ssd_compare) {
+		r = target_open(&b->targets[1], "ssd-off", b->o->ssd_compare, &e);
+		b->n_targets += r == 0;
+	}
+	if (r < 0)
+		return fault_set(&b->fault, r, "%s", e.text);
+	if (with == BASELINE_BOTH || with == BASELINE_TMPFS)
+		r = open_baseline(b, "tmpfs", false);
+	if (r == 0 && (with == BASELINE_BOTH || with == BASELINE_HUGE))
+		r = open_baseline(b, "tmpfs-huge", true);
+	return r;
+}
+
+/* The largest piece of memory that a thread of the command needs. */
+static size_t buffer_bytes(const struct bench_options *o, unsigned command)
+{
+	uint64_t n = o->piece;
+
+	if (command == CMD_TRACE)
+		return (size_t)o->block_bytes + 1;
+	for (unsigned i = 0; command != CMD_OPEN && i < o->sizes.n; i++)
+		if (o->sizes.v[i] > n)
+			n = o->sizes.v[i];
+	return (size_t)n;
+}
+
+static int print_json(const struct bench *b, const struct command *c)
+{
+	const struct target *t = &b->targets[0];
+	const struct bench_options *o = b->o;
+	struct utsname u;
+	json_t *root;
+	int r;
+
+	uname(&u);
+	root = json_pack("{s:i, s:s, s:s, s:s, s:I, s:{s:s, s:s, s:s, s:s, s:i}, s:i, s:i, s:I, s:i}", "schema", 1,
+			 "program", "fluxkv-bench", "version", PACKAGE_VERSION, "command", c->name, "time",
+			 (json_int_t)time(NULL), "machine", "directory", b->dir, "fs", t->mount.type, "kernel",
+			 u.release, "arch", u.machine, "cpus", (int)sysconf(_SC_NPROCESSORS_ONLN), "runs", (int)o->runs,
+			 "threads", (int)o->threads, "seed", (json_int_t)o->seed, "warmup", (int)o->warmup);
+	r = root ? report_json(b->report, root) : -ENOMEM;
+	if (r == 0)
+		r = json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) < 0 ? -EIO : 0;
+	putchar('\n');
+	json_decref(root);
+	return r;
+}
+
+static int print_results(const struct bench *b, const struct command *c)
+{
+	const struct bench_options *o = b->o;
+
+	if (o->json)
+		return print_json(b, c);
+	printf("fluxkv-bench %s: %s (%s), %u runs in turn, %u thread%s, seed %u\n", c->name, b->dir,
+	       b->targets[0].mount.type, o->runs, o->threads, o->threads > 1 ? "s" : "", o->seed);
+	report_print(b->report, stdout);
+	return ferror(stdout) ? -EIO : 0;
+}
+
+static void bench_free(struct bench *b)
+{
+	for (unsigned i = 0; b->bufs && i < b->o->threads; i++)
+		free(b->bufs[i]);
+	free(b->bufs);
+	report_free(b->report);
+}
+
+/* Ends as the signal that asked would have ended us, so that a shell sees it. */
+static int end_by_signal(void)
+{
+	signal(stop_signal(), SIG_DFL);
+	raise(stop_signal());
+	return EXIT_FAILURE;
+}
+
+static int run_command(struct bench *b, const struct command *c)
+{
+	int r = -ENOMEM;
+
+	b->report = report_new();
+	if (b->report)
+		r = bench_buffers(b, buffer_bytes(b->o, c->bit));
+	if (r == 0)
+		r = open_targets(b, c->bit);
+	if (r == 0)
+		r = c->run(b);
+	for (unsigned i = 0; i < b->n_targets; i++)
+		target_close(&b->targets[i]);
+	if (r == 0)
+		r = print_results(b, c);
+	bench_free(b);
+	if (stop_wanted())
+		return end_by_signal();
+	return r < 0 ? complain(b->fault.set ? b->fault.e.text : strerror(-r)) : EXIT_SUCCESS;
+}
+
+/* Takes the words that are no options: FILE for trace, then DIR. */
+static int take_words(struct bench *b, const struct command *c, const char **words, unsigned n, struct errmsg *e)
+{
+	unsigned want = c->bit == CMD_TRACE ? 2 : 1;
+
+	if (n != want)
+		return errmsg_set(e, -EINVAL, "%s: %s than %s was given (see 'fluxkv-bench %s --help')", c->name,
+				  n < want ? "less" : "more", c->words, c->name);
+	b->trace_file = words[0];
+	b->dir = words[want - 1];
+	return 0;
+}
+
+static int parse_and_run(const struct command *c, int argc, char **argv)
+{
+	struct bench_options o;
+	struct bench b = {.o = &o, .fault = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+	const char **words = calloc((size_t)argc + 1, sizeof(*words));
+	struct errmsg e = {{0}};
+	unsigned n;
+	int r;
+
+	if (!words)
+		return complain(strerror(ENOMEM));
+	options_default(&o, c->bit);
+	r = argv_parse(argc, argv, options_table, options_count, c->bit, &o, words, &n, &e);
+	if (r == 0 && !o.help)
+		r = take_words(&b, c, words, n, &e);
+	if (r == 0 && !o.help)
+		r = options_check(&o, c->bit, &e);
+	free(words);
+	if (r < 0) {
+		complain(e.text);
+		return 2;
+	}
+	if (o.help) {
+		print_help(c);
+		return EXIT_SUCCESS;
+	}
+	stop_setup();
+	return run_command(&b, c);
+}
+
+int main(int argc, char **argv)
+{
+	const struct command *c;
+
+	if (argc < 2) {
+		complain("which command? (see 'fluxkv-bench --help')");
+		return 2;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		print_usage();
+		return EXIT_SUCCESS;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		printf("fluxkv-bench %s\n", PACKAGE_VERSION);
+		return EXIT_SUCCESS;
+	}
+	c = find_command(argv[1]);
+	return c ? parse_and_run(c, argc - 2, argv + 2) : 2;
+}

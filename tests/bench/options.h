@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options of all commands, in one struct, and the table that describes them. Filled once at start, read-only after.
+ */
+#ifndef TESTS_BENCH_OPTIONS_H
+#define TESTS_BENCH_OPTIONS_H
+
+#include "tests/bench/argv.h"
+
+/* A bit a command: which options belong to which. */
+enum {
+	CMD_READ = 1,
+	CMD_MMAP = 2,
+	CMD_PUT = 4,
+	CMD_OPEN = 8,
+	CMD_REFILL = 16,
+	CMD_TRACE = 32,
+	CMD_ALL = 63,
+};
+
+enum baseline {
+	BASELINE_BOTH,
+	BASELINE_TMPFS,
+	BASELINE_HUGE,
+	BASELINE_NONE,
+};
+
+/* How put writes; the index in the choices of --by. */
+enum put_by {
+	PUT_ALL,
+	PUT_WRITE,
+	PUT_DIRECT,
+	PUT_CP,
+	PUT_DD,
+	PUT_BYS, /* how many there are */
+};
+
+enum store_by {
+	STORE_RENAME,
+	STORE_IN_PLACE,
+};
+
+/* What mmap loads of each page. */
+enum touch {
+	TOUCH_PAGE,
+	TOUCH_ALL,
+};
+
+struct bench_options {
+	struct argv_sizes sizes;
+	uint64_t piece, total, block_bytes;
+	unsigned runs, warmup, seed, threads, files, requests, digits, timeout;
+	unsigned baseline, by, store, touch;
+	bool json, verify, help;
+	const char *ssd_compare, *ssd_dir, *fluxkv, *evict_cmd, *socket;
+};
+
+extern const struct argv_option options_table[];
+extern const size_t options_count;
+
+/* The values that hold where the command line says nothing. */
+void options_default(struct bench_options *o, unsigned command);
+/* What the table cannot say: options that exclude or need each other. 0 or -EINVAL with the reason in e. */
+int options_check(const struct bench_options *o, unsigned command, struct errmsg *e);
+/* The options of one command, a line each, to stdout. */
+void options_print(unsigned command);
+
+#endif

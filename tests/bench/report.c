@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/bench/report.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/list.h"
+#include "common/size.h"
+#include "tests/bench/stats.h"
+
+struct series {
+	struct list link;
+	struct report_key key;
+	char target[64];
+	struct samples s;
+};
+
+struct note {
+	struct list link;
+	char text[512];
+};
+
+struct report {
+	struct list series; /* in the order of their first sample */
+	struct list notes;
+};
+
+/* What is shown of a series: it, or its ratio to another one. */
+struct summary {
+	double median, min, max;
+};
+
+static const char *const unit_names[] = {
+    [REPORT_BYTES_PER_S] = "bytes/s",
+    [REPORT_PER_S] = "1/s",
+    [REPORT_SECONDS] = "s",
+    [REPORT_COUNT] = "count",
+};
+
+struct report *report_new(void)
+{
+	struct report *r = calloc(1, sizeof(*r));
+
+	if (r) {
+		list_init(&r->series);
+		list_init(&r->notes);
+	}
+	return r;
+}
+
+struct report *report_free(struct report *r)
+{
+	struct list *pos, *tmp;
+	struct series *s;
+
+	if (!r)
+		return NULL;
+	list_for_each(pos, tmp, &r->series)
+	{
+		s = container_of(pos, struct series, link);
+		samples_free(&s->s);
+		free(s);
+	}
+	list_for_each(pos, tmp, &r->notes) free(container_of(pos, struct note, link));
+	free(r);
+	return NULL;
+}
+
+static bool same_key(const struct report_key *a, const struct report_key *b)
+{
+	return !strcmp(a->op, b->op) && !strcmp(a->state, b->state) && a->size == b->size && a->unit == b->unit;
+}
+
+/* The series of the key and target; any target if NULL. NULL if there is none. */
+static struct series *find_series(const struct report *r, const struct report_key *key, const char *target)
+{
+	struct list *pos, *tmp;
+	struct series *s;
+
+	list_for_each(pos, tmp, &r->series)
+	{
+		s = container_of(pos, struct series, link);
+		if (same_key(&s->key, key) && (!target || !strcmp(s->target, target)))
+			return s;
+	}
+	return NULL;
+}
+
+/* Behind the last series of its key, so that what is compared stands together. */
+static void place_series(struct report *r, struct series *s)
+{
+	struct list *pos, *tmp, *last = r->series.prev;
+
+	list_for_each(pos, tmp, &r->series) if (same_key(&container_of(pos, struct series, link)->key, &s->key)) last =
+	    pos;
+	list_add(&s->link, last);
+}
+
+int report_add(struct report *r, const struct report_key *key, const char *target, double value)
+{
+	struct series *s = find_series(r, key, target);
+
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return -ENOMEM;
+		s->key = *key;
+		snprintf(s->target, sizeof(s->target), "%s", target);
+		place_series(r, s);
+	}
+	return samples_add(&s->s, value);
+}
+
+int report_note(struct report *r, const char *fmt, ...)
+{
+	struct note *n = calloc(1, sizeof(*n));
+	va_list ap;
+
+	if (!n)
+		return -ENOMEM;
+	va_start(ap, fmt);
+	vsnprintf(n->text, sizeof(n->text), fmt, ap);
+	va_end(ap);
+	list_add_tail(&n->link, &r->notes);
+	return 0;
+}
+
+static int summarise(const struct samples *s, struct summary *ret)
+{
+	double median;
+	int r = samples_median(s, &median);
+
+	if (r < 0)
+		return r;
+	*ret = (struct summary){median, samples_min(s), samples_max(s)};
+	return 0;
+}
+
+/* s as a multiple of what it is compared with: 1 with *ret filled, 0 if there is nothing to compare, -ENOMEM. */
+static int compare(const struct series *s, const struct series *with, struct summary *ret)
+{
+	struct samples q = {0};
+	int r;
+
+	if (s == with || s->key.unit == REPORT_COUNT)
+		return 0;
+	r = samples_ratios(&s->s, &with->s, &q);
+	if (r == 0 && q.n)
+		r = summarise(&q, ret);
+	if (r == 0)
+		r = q.n > 0;
+	samples_free(&q);
+	return r;
+}
+
+static const char *format_value(enum report_unit unit, double v, char *buf, size_t len)
+{
+	static const char *const times[] = {"s", "ms", "us", "ns"};
+	unsigned i = 0;
+
+	switch (unit) {
+	case REPORT_BYTES_PER_S:
+		snprintf(buf, len, v < 1e9 ? "%.1f MB/s" : "%.2f GB/s", v < 1e9 ? v / 1e6 : v / 1e9);
+		break;
+	case REPORT_PER_S:
+		snprintf(buf, len, v < 1e4 ? "%.0f/s" : "%.1fk/s", v < 1e4 ? v : v / 1e3);
+		break;
+	case REPORT_SECONDS:
+		for (; v > 0 && v < 1 && i < 3; i++)
+			v *= 1000;
+		snprintf(buf, len, "%.*f %s", v < 100 ? 1 : 0, v, times[i]);
+		break;
+	case REPORT_COUNT:
+		snprintf(buf, len, "%.0f", v);
+		break;
+	}
+	return buf;
+}
+
+static void print_series(const struct report *r, const struct series *s, FILE *f)
+{
+	const struct series *tested = find_series(r, &s->key, NULL);
+	char median[32], min[32], max[32], size[24] = "", ratio[128] = "";
+	struct summary v, q;
+
+	if (summarise(&s->s, &v) < 0)
+		return;
+	if (s->key.size)
+		size_format(s->key.size, size, sizeof(size));
+	if (compare(tested, s, &q) > 0)
+		snprintf(ratio, sizeof(ratio), "%.63s is %.2f (%.2f-%.2f) of it", tested->target, q.median, q.min,
+			 q.max);
+	fprintf(f, "%-14s %-5s %8s  %-12s %11s %11s %11s  %s\n", s->key.op, s->key.state, size, s->target,
+		format_value(s->key.unit, v.median, median, sizeof(median)),
+		format_value(s->key.unit, v.min, min, sizeof(min)), format_value(s->key.unit, v.max, max, sizeof(max)),
+		ratio);
+}
+
+void report_print(const struct report *r, FILE *f)
+{
+	struct list *pos, *tmp;
+
+	list_for_each(pos, tmp, &r->notes) fprintf(f, "note: %s\n", container_of(pos, struct note, link)->text);
+	if (list_empty(&r->series))
+		return;
+	fprintf(f, "%-14s %-5s %8s  %-12s %11s %11s %11s\n", "operation", "", "size", "on", "median", "min", "max");
+	list_for_each(pos, tmp, &r->series) print_series(r, container_of(pos, struct series, link), f);
+}
+
+static json_t *runs_json(const struct samples *s)
+{
+	json_t *a = json_array();
+
+	for (size_t i = 0; a && i < s->n; i++)
+		if (json_array_append_new(a, json_real(s->v[i])) < 0) {
+			json_decref(a);
+			return NULL;
+		}
+	return a;
+}
+
+static json_t *series_json(const struct series *s)
+{
+	struct summary v;
+
+	if (summarise(&s->s, &v) < 0)
+		return NULL;
+	return json_pack("{s:s, s:s, s:I, s:s, s:s, s:f, s:f, s:f, s:o}", "op", s->key.op, "state", s->key.state,
+			 "size", (json_int_t)s->key.size, "target", s->target, "unit", unit_names[s->key.unit],
+			 "median", v.median, "min", v.min, "max", v.max, "runs", runs_json(&s->s));
+}
+
+static json_t *ratio_json(const struct series *tested, const struct series *with, const struct summary *q)
+{
+	return json_pack("{s:s, s:s, s:I, s:s, s:s, s:s, s:f, s:f, s:f}", "op", tested->key.op, "state",
+			 tested->key.state, "size", (json_int_t)tested->key.size, "unit", unit_names[tested->key.unit],
+			 "target", tested->target, "against", with->target, "median", q->median, "min", q->min, "max",
+			 q->max);
+}
+
+static int fill_json(const struct report *r, json_t *results, json_t *ratios, json_t *notes)
+{
+	struct list *pos, *tmp;
+	struct series *s, *tested;
+	struct summary q;
+	int compared;
+
+	list_for_each(pos, tmp, &r->series)
+	{
+		s = container_of(pos, struct series, link);
+		tested = find_series(r, &s->key, NULL);
+		compared = compare(tested, s, &q);
+		if (compared < 0 || json_array_append_new(results, series_json(s)) < 0)
+			return -ENOMEM;
+		if (compared > 0 && json_array_append_new(ratios, ratio_json(tested, s, &q)) < 0)
+			return -ENOMEM;
+	}
+	list_for_each(pos, tmp, &r->notes) if (json_array_append_new(
+						   notes, json_string(container_of(pos, struct note, link)->text)) <
+					       0) return -ENOMEM;
+	return 0;
+}
+
+int report_json(const struct report *r, json_t *object)
+{
+	json_t *results = json_array(), *ratios = json_array(), *notes = json_array();
+	int ret = results && ratios && notes ? fill_json(r, results, ratios, notes) : -ENOMEM;
+
+	if (ret == 0 && (json_object_set(object, "results", results) < 0 ||
+			 json_object_set(object, "ratios", ratios) < 0 || json_object_set(object, "notes", notes) < 0))
+		ret = -ENOMEM;
+	json_decref(results);
+	json_decref(ratios);
+	json_decref(notes);
+	return ret;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The results of a run: series of samples, one for each (operation, state, size, target), shown as a table for people
+ * and as JSON for programs (fluxkv-bench(1) describes it). The first target that a measurement is added for is the one
+ * under test; the others are what it is compared with. Owned by the command; used by one thread.
+ */
+#ifndef TESTS_BENCH_REPORT_H
+#define TESTS_BENCH_REPORT_H
+
+#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum report_unit {
+	REPORT_BYTES_PER_S,
+	REPORT_PER_S,
+	REPORT_SECONDS,
+	REPORT_COUNT, /* never compared */
+};
+
+struct report_key {
+	const char *op;	   /* "read"; must live as long as the report, as must state */
+	const char *state; /* "cold", "warm" or "" */
+	uint64_t size;	   /* bytes of a value; 0: does not apply */
+	enum report_unit unit;
+};
+
+struct report;
+
+struct report *report_new(void);
+struct report *report_free(struct report *r);
+
+/* One more sample. target is copied. 0 or -ENOMEM. */
+int report_add(struct report *r, const struct report_key *key, const char *target, double value);
+/* A line that goes before the table (stderr for --json) and into the JSON. 0 or -ENOMEM. */
+int report_note(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+void report_print(const struct report *r, FILE *f);
+/* Adds "results", "ratios" and "notes" to the object. 0 or -ENOMEM. */
+int report_json(const struct report *r, json_t *object);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/bench/set.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/size.h"
+#include "tests/bench/crew.h"
+#include "tests/bench/stop.h"
+#include "tests/bench/value.h"
+
+#define SET_MAX 4096
+#define HUGE_LEAST (512u << 10)
+
+struct job {
+	struct bench *b;
+	const struct set *s;
+	enum set_op op;
+	int flags;
+};
+
+void set_name(unsigned i, char name[SET_NAME_LEN])
+{
+	snprintf(name, SET_NAME_LEN, "v%08u", i);
+}
+
+unsigned set_count(const struct bench_options *o, uint64_t size)
+{
+	uint64_t n = o->total / size;
+
+	return n < 1 ? 1 : n > SET_MAX ? SET_MAX : (unsigned)n;
+}
+
+static int do_value(const struct value_io *io, const struct value *v, enum set_op op, uint64_t *ns)
+{
+	switch (op) {
+	case SET_PUT:
+		return value_put(io, v, ns);
+	case SET_READ:
+		return value_read(io, v, ns);
+	case SET_MAP:
+		return value_map(io, v, ns);
+	case SET_DROP:
+		return value_drop(io, v);
+	case SET_REMOVE:
+		if (unlinkat(v->dirfd, v->name, 0) < 0)
+			return fault_set(io->f, -errno, "unlink of %s: %s", v->name, strerror(errno));
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* Values thread, thread + threads, ... */
+static int do_share(void *arg, unsigned thread, uint64_t *ret_ns)
+{
+	struct job *j = arg;
+	const struct bench_options *o = j->b->o;
+	struct value_io io = {.buf = j->b->bufs[thread],
+			      .piece = o->piece,
+			      .seed = o->seed,
+			      .flags = j->flags,
+			      .verify = o->verify,
+			      .load_all = o->touch == TOUCH_ALL,
+			      .f = &j->b->fault};
+	struct value v = {.dirfd = j->s->t->dirfd, .size = j->s->size};
+	char name[SET_NAME_LEN];
+	int r = 0;
+
+	*ret_ns = 0;
+	v.name = name;
+	for (unsigned i = thread; r == 0 && i < j->s->n; i += o->threads) {
+		if (stop_wanted())
+			return -EINTR;
+		set_name(i, name);
+		v.id = j->s->first_id + i;
+		r = do_value(&io, &v, j->op, ret_ns);
+	}
+	return r;
+}
+
+bool set_fits(const struct set *s)
+{
+	return !s->t->huge || s->size >= HUGE_LEAST;
+}
+
+int set_run(struct bench *b, const struct set *s, enum set_op op, int flags, uint64_t *ret_ns)
+{
+	struct job j = {.b = b, .s = s, .op = op, .flags = flags};
+
+	return crew_run(b->o->threads, do_share, &j, ret_ns);
+}
+
+int bench_add_rate(struct bench *b, unsigned round, const struct report_key *key, const char *target, double n,
+		   uint64_t ns)
+{
+	if (round < b->o->warmup)
+		return 0;
+	return report_add(b->report, key, target, n * 1e9 / (double)(ns ? ns : 1));
+}
+
+int set_measure(struct bench *b, const struct set *s, enum set_op op, int flags, const struct report_key *key,
+		unsigned round)
+{
+	uint64_t ns;
+	int r = set_run(b, s, op, flags, &ns);
+
+	if (r == 0)
+		r = bench_add_rate(b, round, key, s->t->name, (double)s->n * (double)s->size, ns);
+	return r;
+}
+
+int bench_buffers(struct bench *b, size_t len)
+{
+	b->buf_len = align_up(len, 4096);
+	b->bufs = calloc(b->o->threads, sizeof(*b->bufs));
+	for (unsigned i = 0; b->bufs && i < b->o->threads; i++) {
+		if (posix_memalign((void **)&b->bufs[i], 4096, b->buf_len))
+			return -ENOMEM;
+		memset(b->bufs[i], 1, b->buf_len); /* the first touch of a page is nobody's to pay for */
+	}
+	return b->bufs ? 0 : -ENOMEM;
+}

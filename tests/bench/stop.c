@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/bench/stop.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+static volatile sig_atomic_t signal_seen; /* written by the handler alone */
+
+static void on_signal(int sig)
+{
+	signal_seen = sig;
+}
+
+void stop_setup(void)
+{
+	/* No SA_RESTART: a blocking call should come back and see the flag. */
+	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+}
+
+bool stop_wanted(void)
+{
+	return signal_seen != 0;
+}
+
+int stop_signal(void)
+{
+	return signal_seen;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/fio.h"
+#include "tests/bench/mountinfo.h"
+#include "tests/bench/options.h"
+
+#define WORDS_MAX 24
+
+static struct bench_options o;
+static struct errmsg e;
+static const char *words[WORDS_MAX];
+static unsigned n_words;
+
+static int parse(unsigned command, int argc, const char *const *argv)
+{
+	char *copy[WORDS_MAX];
+
+	for (int i = 0; i < argc; i++)
+		copy[i] = (char *)(uintptr_t)argv[i];
+	options_default(&o, command);
+	memset(&e, 0, sizeof(e));
+	return argv_parse(argc, copy, options_table, options_count, command, &o, words, &n_words, &e);
+}
+
+#define PARSE(command, ...)                                                                                            \
+	parse(command, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *), (const char *[]){__VA_ARGS__})
+
+/* Refused, with that in the message. */
+#define REFUSED(hint, command, ...)                                                                                    \
+	do {                                                                                                           \
+		ck_assert_int_eq(PARSE(command, __VA_ARGS__), -EINVAL);                                                \
+		ck_assert_msg(strstr(e.text, hint), "'%s' is not in '%s'", hint, e.text);                              \
+	} while (0)
+
+START_TEST(takes_all_forms)
+{
+	ck_assert_int_eq(PARSE(CMD_READ, "--runs=7", "dir", "--threads", "3", "-s", "4KiB", "-s16MiB", "--json"), 0);
+	ck_assert_uint_eq(o.runs, 7);
+	ck_assert_uint_eq(o.threads, 3);
+	ck_assert_uint_eq(o.sizes.n, 2);
+	ck_assert_uint_eq(o.sizes.v[0], 4096);
+	ck_assert_uint_eq(o.sizes.v[1], 16 << 20);
+	ck_assert(o.json);
+	ck_assert(!o.verify);
+	ck_assert_uint_eq(n_words, 1);
+	ck_assert_str_eq(words[0], "dir");
+}
+END_TEST
+
+START_TEST(dashes_end_the_options)
+{
+	ck_assert_int_eq(PARSE(CMD_READ, "--", "--runs", "-x"), 0);
+	ck_assert_uint_eq(n_words, 2);
+	ck_assert_str_eq(words[1], "-x");
+	ck_assert_int_eq(PARSE(CMD_READ, "-"), 0);
+	ck_assert_uint_eq(n_words, 1);
+}
+END_TEST
+
+START_TEST(choices_are_indices)
+{
+	ck_assert_int_eq(PARSE(CMD_PUT, "--by", "dd", "--baseline=none"), 0);
+	ck_assert_uint_eq(o.by, PUT_DD);
+	ck_assert_uint_eq(o.baseline, BASELINE_NONE);
+	ck_assert_int_eq(PARSE(CMD_TRACE, "--store=in-place"), 0);
+	ck_assert_uint_eq(o.store, STORE_IN_PLACE);
+	ck_assert_int_eq(PARSE(CMD_MMAP, "--touch=all"), 0);
+	ck_assert_uint_eq(o.touch, TOUCH_ALL);
+}
+END_TEST
+
+START_TEST(mistakes_get_a_hint)
+{
+	REFUSED("did you mean '--size'", CMD_READ, "--sise=4");
+	REFUSED("did you mean '--runs'", CMD_READ, "--run", "4");
+	REFUSED("unknown option '--colour'", CMD_READ, "--colour");
+	REFUSED("unknown option '-x'", CMD_READ, "-x");
+	REFUSED("unknown option '--'", CMD_READ, "--=3");
+	REFUSED("did you mean 'direct'", CMD_PUT, "--by=dirct");
+	REFUSED("is none of", CMD_PUT, "--by=teleport");
+	REFUSED("does not belong", CMD_PUT, "--ssd-dir=/x");
+	REFUSED("unknown option '-b'", CMD_READ, "-b", "4");
+}
+END_TEST
+
+START_TEST(values_are_checked)
+{
+	REFUSED("out of range (1 to 1000)", CMD_READ, "--runs=0");
+	REFUSED("out of range", CMD_READ, "--runs=99999999999999999999999");
+	REFUSED("not a number", CMD_READ, "--runs=-1");
+	REFUSED("not a number", CMD_READ, "--runs=3x");
+	REFUSED("not a number", CMD_READ, "--runs=");
+	REFUSED("not a size", CMD_READ, "--size=4X");
+	REFUSED("out of range", CMD_READ, "--size=2GiB");
+	REFUSED("out of range", CMD_READ, "--size=0");
+	REFUSED("needs a value", CMD_READ, "--runs");
+	REFUSED("takes no value", CMD_READ, "--json=yes");
+	REFUSED("is empty", CMD_PUT, "--ssd-compare=");
+}
+END_TEST
+
+START_TEST(too_many_sizes)
+{
+	ck_assert_int_eq(PARSE(CMD_READ, "-s4", "-s4", "-s4", "-s4", "-s4", "-s4", "-s4", "-s4"), 0);
+	ck_assert_uint_eq(o.sizes.n, 8);
+	REFUSED("at most 16", CMD_READ, "-s1", "-s1", "-s1", "-s1", "-s1", "-s1", "-s1", "-s1", "-s1", "-s1", "-s1",
+		"-s1", "-s1", "-s1", "-s1", "-s1", "-s1");
+}
+END_TEST
+
+static int check(unsigned command)
+{
+	memset(&e, 0, sizeof(e));
+	return options_check(&o, command, &e);
+}
+
+START_TEST(contradictions_are_refused)
+{
+	ck_assert_int_eq(PARSE(CMD_PUT, "--piece=1000"), 0);
+	ck_assert_int_eq(check(CMD_PUT), -EINVAL);
+	ck_assert_int_eq(PARSE(CMD_PUT, "--piece=1000", "--by=write"), 0);
+	ck_assert_int_eq(check(CMD_PUT), 0);
+	ck_assert_int_eq(PARSE(CMD_READ, "--size=4MiB", "--total=1MiB"), 0);
+	ck_assert_int_eq(check(CMD_READ), -EINVAL);
+	ck_assert_int_eq(PARSE(CMD_TRACE, "--store=in-place", "--threads=2"), 0);
+	ck_assert_int_eq(check(CMD_TRACE), -EINVAL);
+	ck_assert_int_eq(PARSE(CMD_REFILL, "dir"), 0);
+	ck_assert_int_eq(check(CMD_REFILL), -EINVAL);
+	ck_assert_int_eq(PARSE(CMD_REFILL, "--ssd-dir=/x", "dir"), 0);
+	ck_assert_int_eq(check(CMD_REFILL), 0);
+	ck_assert_int_eq(PARSE(CMD_REFILL, "--ssd-dir=/x", "--evict-cmd=x", "--socket=y"), 0);
+	ck_assert_int_eq(check(CMD_REFILL), -EINVAL);
+}
+END_TEST
+
+START_TEST(defaults_hold_for_every_command)
+{
+	for (unsigned c = 1; c < CMD_ALL; c *= 2) {
+		options_default(&o, c);
+		o.ssd_dir = "/x";
+		ck_assert_int_eq(options_check(&o, c, &e), 0);
+		ck_assert_uint_ge(o.runs, c == CMD_TRACE ? 1 : 5);
+	}
+}
+END_TEST
+
+static int mount_of(const char *text, unsigned long long id, struct mountinfo *m)
+{
+	char line[512];
+
+	strcpy(line, text);
+	return mountinfo_parse(line, id, m);
+}
+
+START_TEST(mountinfo_lines)
+{
+	struct mountinfo m;
+
+	ck_assert_int_eq(
+	    mount_of("36 35 0:41 / /mnt/flux\\040kv rw,nosuid shared:1 - fuse.fluxkv standalone rw\n", 36, &m), 1);
+	ck_assert_str_eq(m.type, "fuse.fluxkv");
+	ck_assert_str_eq(m.root, "/mnt/flux kv");
+	ck_assert_int_eq(mount_of("36 35 0:41 / / rw - tmpfs x rw", 36, &m), 1);
+	ck_assert_str_eq(m.type, "tmpfs");
+	ck_assert_int_eq(mount_of("36 35 0:41 / / rw - tmpfs x rw", 37, &m), 0);
+	ck_assert_int_eq(mount_of("36 35 0:41 / / rw", 36, &m), -EBADMSG);
+	ck_assert_int_eq(mount_of("36 -", 36, &m), -EBADMSG);
+	ck_assert_int_eq(mount_of("", 36, &m), -EBADMSG);
+}
+END_TEST
+
+START_TEST(fio_output)
+{
+	double v = 0;
+
+	ck_assert_int_eq(
+	    fio_parse("{\"jobs\": [{\"read\": {\"io_bytes\": 4096, \"bw_bytes\": 77, \"x\": 1}}]}", 4096, &v), 0);
+	ck_assert_double_eq(v, 77);
+	/* less was read than was asked for: no measurement */
+	ck_assert_int_eq(fio_parse("{\"jobs\": [{\"read\": {\"io_bytes\": 4096, \"bw_bytes\": 77}}]}", 8192, &v),
+			 -EBADMSG);
+	ck_assert_int_eq(fio_parse("{\"jobs\": []}", 4096, &v), -EBADMSG);
+	ck_assert_int_eq(fio_parse("fio: failed", 4096, &v), -EBADMSG);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("bench_argv");
+	TCase *t = tcase_create("argv");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_test(t, takes_all_forms);
+	tcase_add_test(t, dashes_end_the_options);
+	tcase_add_test(t, choices_are_indices);
+	tcase_add_test(t, mistakes_get_a_hint);
+	tcase_add_test(t, values_are_checked);
+	tcase_add_test(t, too_many_sizes);
+	tcase_add_test(t, contradictions_are_refused);
+	tcase_add_test(t, defaults_hold_for_every_command);
+	tcase_add_test(t, mountinfo_lines);
+	tcase_add_test(t, fio_output);
+	suite_add_tcase(s, t);
+	srunner_set_tap(sr, "-");
+	srunner_run_all(sr, CK_SILENT);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
