@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The evictor: one thread that finds victims when room is short, asks the master, and takes away what may go; it also
+ * unlinks and unmaps all memory that lost its block, so that no other thread spends time on that. And the waiting of
+ * those who need room.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/size.h"
+#include "store/impl.h"
+
+/* One round: so much, in so many blocks. Small blocks reach the one, large ones the other. */
+#define ROUND_BYTES (16ull << 20)
+#define VICTIMS_MAX 4096
+/* While somebody waits and nothing could be evicted, look again this often. */
+#define RETRY_NS (2 * NS_PER_MS)
+#define HOUSEKEEPING_NS NS_PER_SEC
+
+/* ---- reclaiming --------------------------------------------------------------------------------------------- */
+
+/* Unlinks, unmaps, and adds what the master must hear to the two messages. */
+static void reclaim_one(struct node *n, const struct reclaim *r, struct msg *freed, struct msg *acks)
+{
+	if (r->alloc) {
+		if (r->map)
+			segment_unmap(r->map, r->map_len);
+		segment_unlink(n->seg, r->alloc);
+		count_sub(n, dram_used, r->bytes);
+		if (r->freed_notice)
+			freed->items[freed->n_items++].alloc = r->alloc;
+		if (r->drop)
+			drop_part_done(n, r->drop);
+	} else {
+		acks->items[acks->n_items++].put_id = r->drop->put_id;
+		free(r->drop);
+	}
+}
+
+static void room_answer(void *arg, const struct msg *answer)
+{
+	space_freed(arg);
+}
+
+static struct msg *items_msg(enum msg_type type, size_t max)
+{
+	struct msg *m = msg_new(type);
+
+	if (m && msg_alloc_items(m, max) < 0)
+		return msg_free(m);
+	if (m)
+		m->n_items = 0;
+	return m;
+}
+
+static void send_or_free(struct node *n, struct msg *m)
+{
+	if (m && m->n_items)
+		node_call(n, m, room_answer, n);
+	else
+		msg_free(m);
+}
+
+#define RECLAIM_BATCH 1024
+
+/* Works on a list that reclaim_push() made. */
+static void reclaim_list(struct node *n, struct reclaim *r)
+{
+	while (r) {
+		struct msg *freed = items_msg(MSG_ALLOC_FREED, RECLAIM_BATCH);
+		struct msg *acks = items_msg(MSG_DELETE_ACK, RECLAIM_BATCH);
+
+		if (!freed || !acks) {
+			/* Nothing can be said for want of memory: again, when there is some. */
+			msg_free(freed);
+			msg_free(acks);
+			continue;
+		}
+		for (int i = 0; r && i < RECLAIM_BATCH; i++) {
+			struct reclaim *next = r->next;
+
+			reclaim_one(n, r, freed, acks);
+			free(r);
+			r = next;
+		}
+		send_or_free(n, freed);
+		send_or_free(n, acks);
+	}
+}
+
+void reclaim_push(struct node *n, const struct reclaim *r)
+{
+	struct reclaimer *q = &n->reclaimer;
+	struct reclaim *copy;
+
+	/* A few bytes that free megabytes: they come sooner or later. */
+	while (!(copy = malloc(sizeof(*copy))))
+		;
+	*copy = *r;
+	copy->next = NULL;
+	pthread_mutex_lock(&q->lock);
+	*q->tail = copy;
+	q->tail = &copy->next;
+	if (!q->busy)
+		pthread_cond_signal(&q->wake);
+	pthread_mutex_unlock(&q->lock);
+}
+
+void reclaim_flush(struct node *n)
+{
+	struct reclaimer *q = &n->reclaimer;
+
+	pthread_mutex_lock(&q->lock);
+	while (q->head || q->busy)
+		pthread_cond_wait(&q->idle, &q->lock);
+	pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- victims ------------------------------------------------------------------------------------------------ */
+
+struct victims {
+	struct node *n;
+	struct block **b;
+	size_t count, max;
+	uint64_t refused;
+};
+
+/* Call with the shard locked. */
+static bool evictable(const struct block *b)
+{
+	if (!(b->flags & BLOCK_MEM) || b->pins)
+		return false;
+	if (b->flags & (BLOCK_PERSIST | BLOCK_EVICT | BLOCK_REFILL | BLOCK_DROP | BLOCK_TEMP))
+		return false;
+	/* An open handle keeps the last copy. */
+	return !b->holders || (b->flags & BLOCK_SSD);
+}
+
+static enum policy_verdict visit(void *arg, struct policy_node *node)
+{
+	struct block *b = container_of(node, struct block, policy);
+	struct victims *v = arg;
+	/* A block in the policy has memory, so it stays; its key never changes. */
+	struct block_shard *s = block_shard(v->n, b->put_id, b->index);
+	enum policy_verdict verdict = POLICY_SKIP;
+
+	if (v->count == v->max || pthread_mutex_trylock(&s->lock))
+		return POLICY_SKIP;
+	if (evictable(b)) {
+		b->flags |= BLOCK_EVICT;
+		v->b[v->count++] = b;
+		verdict = POLICY_TAKE;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return verdict;
+}
+
+static struct msg *evict_msg(const struct victims *v, uint32_t flags)
+{
+	struct msg *m = items_msg(MSG_MEM_EVICT, v->count);
+
+	if (!m)
+		return NULL;
+	for (size_t i = 0; i < v->count; i++) {
+		const struct block *b = v->b[i];
+
+		m->items[m->n_items++] =
+		    (struct msg_item){.put_id = b->put_id, .block = b->index, .alloc = b->alloc, .flags = flags};
+	}
+	return m;
+}
+
+/* Keeps the SSD copy of a block whose handles stay open. Call with the shard locked. */
+static bool hold_on_ssd(struct node *n, struct block *b)
+{
+	if (b->flags & BLOCK_HELD)
+		return true;
+	if (!(b->flags & BLOCK_SSD) || ssd_hold(n->ssd, block_key(b)) < 0)
+		return false;
+	b->flags |= BLOCK_HELD;
+	return true;
+}
+
+/* The master's verdict on one block. Returns the bytes that will be free. */
+static uint64_t evict_block(struct node *n, struct block *b, int status)
+{
+	struct block_shard *s = block_lock(n, b->put_id, b->index);
+	uint64_t bytes = 0;
+
+	b->flags &= ~(uint32_t)BLOCK_EVICT;
+	if (status < 0) {
+		pthread_mutex_lock(&n->policy_lock);
+		policy_insert(n->policy, &b->policy, block_hash(b->put_id, b->index), segment_charge(b->len));
+		pthread_mutex_unlock(&n->policy_lock);
+	} else if (b->pins || (b->holders && !hold_on_ssd(n, b))) {
+		/* Somebody came meanwhile: the bytes stay for them, but are no replica any more. */
+		b->flags |= BLOCK_TEMP | ((b->flags & BLOCK_SSD) ? 0 : BLOCK_DROP);
+	} else {
+		bytes = segment_charge(b->len);
+		count_add(n, evictions_dram, 1);
+		block_drop_memory(n, b, true);
+	}
+	block_settle(n, s, b);
+	pthread_mutex_unlock(&s->lock);
+	return bytes;
+}
+
+/* Asks the master about the victims and acts on its answer. Returns the bytes that will be free. */
+static uint64_t evict_victims(struct node *n, struct victims *v, uint32_t flags, int *ret_status)
+{
+	struct msg *answer = NULL, *m = evict_msg(v, flags);
+	uint64_t bytes = 0;
+	int r = m ? node_call_wait(n, m, &answer) : -ENOMEM;
+
+	if (r == 0 && answer->n_items != v->count)
+		r = -EBADMSG;
+	for (size_t i = 0; i < v->count; i++) {
+		uint64_t put_id = v->b[i]->put_id;
+		int status = r ? r : answer->items[i].status;
+
+		if (status < 0) {
+			v->refused += segment_charge(v->b[i]->len);
+			if (ret_status)
+				*ret_status = status;
+		}
+		bytes += evict_block(n, v->b[i], status);
+		if (status == 0 && (answer->items[i].flags & MSG_ITEM_GONE))
+			node_tell_gone(n, put_id, 0, NULL);
+	}
+	msg_free(answer);
+	return bytes;
+}
+
+/* One round. Returns the bytes that will be free. */
+static uint64_t evict_round(struct node *n, struct victims *v, uint64_t bytes)
+{
+	uint64_t got;
+
+	v->count = 0;
+	v->refused = 0;
+	pthread_mutex_lock(&n->policy_lock);
+	policy_victims(n->policy, bytes < ROUND_BYTES ? bytes : ROUND_BYTES, visit, v);
+	pthread_mutex_unlock(&n->policy_lock);
+	if (!v->count)
+		return 0;
+	got = evict_victims(n, v, 0, NULL);
+	pthread_mutex_lock(&n->space.lock);
+	n->space.refused = got ? 0 : n->space.refused + v->refused;
+	pthread_mutex_unlock(&n->space.lock);
+	return got;
+}
+
+/* ---- room --------------------------------------------------------------------------------------------------- */
+
+/* Below so much free memory the evictor starts by itself, and stops at twice as much. */
+static uint64_t low_water(const struct node *n)
+{
+	uint64_t low = n->capacity / 32;
+
+	return low < (256ull << 20) ? low : 256ull << 20;
+}
+
+static uint64_t bytes_free(struct node *n)
+{
+	uint64_t taken = count_get(n, dram_used) + count_get(n, dram_reserved) + count_get(n, dram_zombie);
+
+	return taken < n->capacity ? n->capacity - taken : 0;
+}
+
+/* How much the evictor should free now. */
+static uint64_t bytes_short(struct node *n)
+{
+	uint64_t low = low_water(n), free_now = bytes_free(n), wanted;
+
+	pthread_mutex_lock(&n->space.lock);
+	wanted = n->space.wanted;
+	pthread_mutex_unlock(&n->space.lock);
+	/* The master has refused those who want something, whatever our own sum says. */
+	if (wanted)
+		return wanted + low;
+	return free_now < low ? 2 * low - free_now : 0;
+}
+
+void space_freed(struct node *n)
+{
+	pthread_mutex_lock(&n->space.lock);
+	n->space.gen++;
+	pthread_cond_broadcast(&n->space.freed);
+	pthread_mutex_unlock(&n->space.lock);
+}
+
+static void evict_kick(struct node *n)
+{
+	pthread_mutex_lock(&n->reclaimer.lock);
+	n->reclaimer.kick = true;
+	pthread_cond_signal(&n->reclaimer.wake);
+	pthread_mutex_unlock(&n->reclaimer.lock);
+}
+
+void evict_check(struct node *n)
+{
+	if (bytes_short(n))
+		evict_kick(n);
+}
+
+static void deadline_of(struct timespec *ts, uint64_t ns)
+{
+	ts->tv_sec = (time_t)(ns / NS_PER_SEC);
+	ts->tv_nsec = (long)(ns % NS_PER_SEC);
+}
+
+/* Waits until the ledger may have fallen since gen. False: the deadline is over. */
+static bool space_wait(struct node *n, uint64_t gen, uint64_t bytes, uint64_t deadline)
+{
+	struct space *sp = &n->space;
+	struct timespec ts;
+	int r = 0;
+
+	deadline_of(&ts, deadline);
+	pthread_mutex_lock(&sp->lock);
+	sp->wanted += bytes;
+	pthread_mutex_unlock(&sp->lock);
+	evict_kick(n);
+	pthread_mutex_lock(&sp->lock);
+	while (sp->gen == gen && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&sp->freed, &sp->lock, &ts);
+	sp->wanted -= bytes;
+	pthread_mutex_unlock(&sp->lock);
+	return r != ETIMEDOUT;
+}
+
+/* Sums up why nothing can go. */
+struct blockers {
+	uint64_t open, persisting, dropped;
+};
+
+static void sum_blockers(struct node *n, struct blockers *ret)
+{
+	*ret = (struct blockers){0};
+	for (size_t i = 0; i < BLOCK_SHARDS; i++) {
+		struct block_shard *s = &n->shards[i];
+
+		pthread_mutex_lock(&s->lock);
+		for (size_t k = 0; k < s->n_slots; k++)
+			for (struct block *b = s->slots[k]; b; b = b->next) {
+				uint64_t bytes = (b->flags & BLOCK_MEM) ? segment_charge(b->len) : 0;
+
+				if (b->flags & (BLOCK_DROP | BLOCK_TEMP))
+					ret->dropped += bytes;
+				else if (b->holders || b->pins)
+					ret->open += bytes;
+				else if (b->flags & BLOCK_PERSIST)
+					ret->persisting += bytes;
+			}
+		pthread_mutex_unlock(&s->lock);
+	}
+}
+
+#define NOSPACE_LOG_NS (5 * NS_PER_SEC)
+
+static void log_nospace(struct node *n, uint64_t bytes)
+{
+	char want[24], cap[24], priv[24], open[24], dropped[24], persisting[24], pinned[24];
+	uint64_t now = clock_ns(), refused;
+	struct blockers b;
+	bool quiet;
+
+	count_add(n, put_nospace, 1);
+	pthread_mutex_lock(&n->space.lock);
+	quiet = n->space.last_log_ns && now - n->space.last_log_ns < NOSPACE_LOG_NS;
+	if (!quiet)
+		n->space.last_log_ns = now;
+	refused = n->space.refused;
+	pthread_mutex_unlock(&n->space.lock);
+	if (quiet)
+		return;
+	sum_blockers(n, &b);
+	log_warn(
+	    "no room for %s in %s of memory and nothing can be evicted: %s being written, %s open without an SSD copy, "
+	    "%s deleted but still open, %s on its way to SSD, %s pinned",
+	    size_format(bytes, want, sizeof(want)), size_format(n->capacity, cap, sizeof(cap)),
+	    size_format(count_get(n, dram_reserved), priv, sizeof(priv)), size_format(b.open, open, sizeof(open)),
+	    size_format(b.dropped, dropped, sizeof(dropped)), size_format(b.persisting, persisting, sizeof(persisting)),
+	    size_format(refused, pinned, sizeof(pinned)));
+}
+
+int space_call(struct node *n, struct msg *(*make)(void *arg), void *arg, uint64_t bytes, struct msg **ret_answer)
+{
+	uint64_t deadline = clock_ns() + SPACE_WAIT_NS, gen;
+	struct msg *m;
+	int r;
+
+	for (;;) {
+		pthread_mutex_lock(&n->space.lock);
+		gen = n->space.gen;
+		pthread_mutex_unlock(&n->space.lock);
+		m = make(arg);
+		if (!m)
+			return -ENOMEM;
+		r = node_call_wait(n, m, ret_answer);
+		if (r != -ENOSPC)
+			return r;
+		if (ret_answer)
+			*ret_answer = msg_free(*ret_answer);
+		if (bytes > n->capacity || !space_wait(n, gen, bytes, deadline))
+			break;
+	}
+	log_nospace(n, bytes);
+	return -ENOSPC;
+}
+
+/* ---- on request --------------------------------------------------------------------------------------------- */
+
+/* Takes one block out of the policy for an eviction that somebody asked for. */
+static int claim(struct node *n, struct victims *v, uint64_t put_id, uint32_t index, bool force)
+{
+	struct block_shard *s = block_lock(n, put_id, index);
+	struct block *b = block_find(s, put_id, index);
+	int r = 0;
+
+	if (!b || !(b->flags & BLOCK_MEM)) {
+		r = -ENODATA;
+	} else if (!evictable(b) || (!force && !(b->flags & BLOCK_SSD))) {
+		r = -EBUSY;
+	} else {
+		pthread_mutex_lock(&n->policy_lock);
+		policy_remove(n->policy, &b->policy);
+		pthread_mutex_unlock(&n->policy_lock);
+		b->flags |= BLOCK_EVICT;
+		v->b[v->count++] = b;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+static int evict_dram_wait(struct node *n, const struct msg_attr *a, uint64_t blocks, bool force)
+{
+	struct victims v = {.n = n, .max = blocks};
+	int r = 0, busy = 0;
+
+	v.b = calloc(blocks ? blocks : 1, sizeof(*v.b));
+	if (!v.b)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < blocks; i++)
+		if (claim(n, &v, a->id, (uint32_t)i, force) == -EBUSY)
+			busy = -EBUSY;
+	if (v.count)
+		evict_victims(n, &v, force ? MSG_ITEM_FORCE : MSG_ITEM_KEEP, &r);
+	else if (!busy)
+		r = -ENODATA;
+	free(v.b);
+	reclaim_flush(n);
+	return r ? r : busy;
+}
+
+static int evict_ssd_wait(struct node *n, const struct msg_attr *a, uint64_t blocks, bool force)
+{
+	struct msg *m = items_msg(MSG_SSD_EVICT, blocks), *answer = NULL;
+	int r = m ? 0 : -ENOMEM, busy = 0;
+
+	for (uint64_t i = 0; m && i < blocks; i++) {
+		struct block_shard *s = block_lock(n, a->id, (uint32_t)i);
+		struct block *b = block_find(s, a->id, (uint32_t)i);
+
+		if (b && (b->flags & BLOCK_SSD)) {
+			if (!(b->flags & BLOCK_MEM) && (!force || b->holders || (b->flags & BLOCK_REFILL))) {
+				busy = -EBUSY;
+			} else {
+				ssd_drop(n->ssd, block_key(b));
+				block_set_ssd(n, b, false);
+				m->items[m->n_items++] = (struct msg_item){.put_id = a->id, .block = (uint32_t)i};
+				block_settle(n, s, b);
+			}
+		}
+		pthread_mutex_unlock(&s->lock);
+	}
+	if (!m || !m->n_items) {
+		msg_free(m);
+		return r ? r : busy ? busy : -ENODATA;
+	}
+	r = node_call_wait(n, m, &answer);
+	for (size_t i = 0; r == 0 && i < answer->n_items; i++)
+		if (answer->items[i].flags & MSG_ITEM_GONE)
+			node_tell_gone(n, a->id, 0, NULL);
+	msg_free(answer);
+	return r ? r : busy;
+}
+
+int evict_version_wait(struct node *n, const struct msg_attr *a, enum node_tier tier, bool force)
+{
+	uint64_t blocks = a->block_size ? block_count(a->size, a->block_size) : 0;
+
+	if (blocks > MSG_MAX_ITEMS)
+		return -E2BIG;
+	return tier == NODE_TIER_SSD ? evict_ssd_wait(n, a, blocks, force) : evict_dram_wait(n, a, blocks, force);
+}
+
+/* ---- the thread --------------------------------------------------------------------------------------------- */
+
+/* What evicted values still occupy because somebody maps them: what the segment uses beyond what we know of. */
+static void heartbeat(struct node *n)
+{
+	struct segment_usage u;
+	uint64_t known = count_get(n, dram_used) + count_get(n, dram_reserved), zombie;
+	struct msg *m;
+
+	if (segment_usage(n->seg, &u) < 0)
+		return;
+	zombie = u.used > known ? u.used - known : 0;
+	atomic_store(&n->count.dram_zombie, zombie);
+	m = msg_new(MSG_HEARTBEAT);
+	if (!m)
+		return;
+	m->u.heartbeat.capacity = u.capacity;
+	m->u.heartbeat.zombie = zombie;
+	node_call(n, m, NULL, NULL);
+}
+
+#define RENEW_BEATS 15 /* well within the 60 s that a put may be silent */
+
+/* Waits for work. Returns the list to reclaim; *stop when there will be no more. */
+static struct reclaim *wait_work(struct node *n, uint64_t until, bool *stop)
+{
+	struct reclaimer *q = &n->reclaimer;
+	struct reclaim *list;
+	struct timespec ts;
+	int r = 0;
+
+	deadline_of(&ts, until);
+	pthread_mutex_lock(&q->lock);
+	q->busy = false;
+	if (!q->head)
+		pthread_cond_broadcast(&q->idle);
+	while (!q->head && !q->kick && !q->stop && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&q->wake, &q->lock, &ts);
+	list = q->head;
+	q->head = NULL;
+	q->tail = &q->head;
+	q->kick = false;
+	q->busy = true;
+	*stop = q->stop && !list;
+	pthread_mutex_unlock(&q->lock);
+	return list;
+}
+
+static void *evictor_thread(void *arg)
+{
+	struct node *n = arg;
+	struct victims v = {.n = n, .max = VICTIMS_MAX};
+	uint64_t beat = clock_ns() + HOUSEKEEPING_NS, until = beat;
+	unsigned beats = 0;
+	bool stop;
+
+	v.b = calloc(VICTIMS_MAX, sizeof(*v.b));
+	for (;;) {
+		uint64_t want, now;
+
+		reclaim_list(n, wait_work(n, until, &stop));
+		if (stop)
+			break;
+		want = v.b ? bytes_short(n) : 0;
+		now = clock_ns();
+		if (now >= beat) {
+			heartbeat(n);
+			if (++beats % RENEW_BEATS == 0)
+				put_renew_all(n);
+			beat = now + HOUSEKEEPING_NS;
+		}
+		until = beat;
+		if (want && !evict_round(n, &v, want) && now + RETRY_NS < until)
+			until = now + RETRY_NS;
+	}
+	free(v.b);
+	return NULL;
+}
+
+int evict_start(struct node *n)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&n->space.lock, NULL);
+	pthread_cond_init(&n->space.freed, &attr);
+	pthread_mutex_init(&n->reclaimer.lock, NULL);
+	pthread_cond_init(&n->reclaimer.wake, &attr);
+	pthread_cond_init(&n->reclaimer.idle, NULL);
+	pthread_condattr_destroy(&attr);
+	n->reclaimer.tail = &n->reclaimer.head;
+	return -pthread_create(&n->evictor, NULL, evictor_thread, n);
+}
+
+void evict_stop(struct node *n)
+{
+	pthread_mutex_lock(&n->reclaimer.lock);
+	n->reclaimer.stop = true;
+	pthread_cond_signal(&n->reclaimer.wake);
+	pthread_mutex_unlock(&n->reclaimer.lock);
+	pthread_join(n->evictor, NULL);
+	pthread_cond_destroy(&n->reclaimer.idle);
+	pthread_cond_destroy(&n->reclaimer.wake);
+	pthread_mutex_destroy(&n->reclaimer.lock);
+	pthread_cond_destroy(&n->space.freed);
+	pthread_mutex_destroy(&n->space.lock);
+}

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the node share (store/node.h is what others see). One file has one job:
+ *
+ *   node.c     start, stop, the master's notices, calls to the master
+ *   block.c    the block index: which blocks have a replica here, and who uses them
+ *   version.c  published versions: holds and reads
+ *   refill.c   SSD to memory          persist.c  memory to SSD
+ *   evict.c    the evictor's thread: victims, reclaiming, waiting for room
+ *   names.c    leased names, lookups, what changes names      dir.c  reading directories
+ *   overlay.c  which names stand for a private version
+ *   put.c      private versions: life, attributes     put_io.c  bytes     put_publish.c  publish, release
+ *
+ * Locking order, outermost first; none is held across I/O or a call to the master, but put.work:
+ *
+ *   put.work  >  overlay.lock  >  put.lock  >  block_shard.lock  >  node.policy_lock
+ *
+ * The evictor walks the policy and looks at blocks, against the order: it tries the shard's lock and passes by.
+ * Leaves, taken under any of them: names.lock, reclaim.lock, space.lock, persist.lock and what the SSD tier, the work
+ * queue and the channel lock inside.
+ */
+#ifndef STORE_IMPL_H
+#define STORE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "common/clock.h"
+#include "common/hash.h"
+#include "common/list.h"
+#include "net/channel.h"
+#include "ssd/ssd.h"
+#include "store/node.h"
+#include "store/policy.h"
+#include "store/put.h"
+#include "store/segment.h"
+#include "store/version.h"
+#include "store/workq.h"
+
+/* ---- blocks ------------------------------------------------------------------------------------------------ */
+
+enum block_flags {
+	BLOCK_MEM = 1 << 0,	/* a file of the segment has the bytes */
+	BLOCK_SSD = 1 << 1,	/* the SSD tier has them, and the master knows */
+	BLOCK_PERSIST = 1 << 2, /* on its way to the SSD tier; holds a pin */
+	BLOCK_EVICT = 1 << 3,	/* the master was asked whether the memory replica may go */
+	BLOCK_REFILL = 1 << 4,	/* on its way into memory */
+	BLOCK_DROP = 1 << 5,	/* no name leads here any more: no new holder, free when the last one goes */
+	BLOCK_TEMP = 1 << 6,	/* the memory copy is no replica: it goes with its last holder */
+	BLOCK_HELD = 1 << 7,	/* has an ssd_hold() */
+	BLOCK_SUM = 1 << 8,	/* sum is known */
+};
+
+struct block_wait;
+struct drop;
+
+/* One block that has a replica here or is used here. All fields: the shard's lock, but policy. */
+struct block {
+	struct block *next;
+	struct policy_node policy; /* policy_lock; freq: anybody */
+	uint64_t put_id;
+	uint64_t ssd_id; /* the SSD tier's key */
+	uint64_t alloc, len;
+	uint64_t sum;
+	void *map;		    /* of the memory file, read-only, or NULL; lives while pinned */
+	struct block_wait *waiters; /* for the refill */
+	struct drop *drop;	    /* whom to tell when it is gone */
+	uint32_t index;		    /* number in its version */
+	uint32_t flags;
+	uint32_t holders; /* struct version that have it */
+	uint32_t pins;	  /* readers and writers of the memory file at this moment */
+};
+
+/* A reader that waits for a block. fn runs without locks; err 0: the block is pinned for it. */
+struct block_wait {
+	struct block_wait *next;
+	void (*fn)(struct block_wait *w, int err);
+};
+
+/* A version that the master dropped, until all its blocks here are gone. */
+struct drop {
+	uint64_t put_id;
+	atomic_uint left; /* blocks, and one for the one who drops */
+};
+
+struct block_shard {
+	pthread_mutex_t lock;
+	struct block **slots;
+	size_t n_slots, n_blocks;
+} __attribute__((aligned(64)));
+
+#define BLOCK_SHARDS 64
+
+/* ---- the overlay and the leased names ----------------------------------------------------------------------- */
+
+#define OVERLAY_SLOTS 4096
+
+struct overlay {
+	pthread_mutex_t lock;
+	struct put *slots[OVERLAY_SLOTS];
+	struct list puts; /* every private version, with a name or without */
+	atomic_uint count;
+};
+
+struct name_slot;
+
+struct names {
+	pthread_mutex_t lock;
+	struct name_slot *slots; /* lock */
+	uint32_t *by_id;	 /* lock: the slot + 1 of a version */
+	uint64_t n_slots;	 /* a power of two */
+};
+
+/* ---- waiting for room --------------------------------------------------------------------------------------- */
+
+#define SPACE_WAIT_NS (5 * NS_PER_SEC) /* then -ENOSPC */
+
+struct space {
+	pthread_mutex_t lock;
+	pthread_cond_t freed; /* gen moved */
+	uint64_t gen;	      /* lock: grows when the master's ledger may have fallen */
+	uint64_t wanted;      /* lock: bytes that those who wait want together */
+	uint64_t last_log_ns; /* lock */
+	uint64_t refused;     /* lock: bytes the master refused to let go since the last that it did */
+};
+
+/* Memory that has lost its block: file and mapping to be removed, then the master told. */
+struct reclaim {
+	struct reclaim *next;
+	uint64_t alloc, bytes;
+	void *map;
+	uint64_t map_len;
+	struct drop *drop; /* alloc 0: the drop is over, acknowledge it */
+	bool freed_notice; /* tell the master that the allocation is free */
+};
+
+struct reclaimer {
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct reclaim *head, **tail; /* lock */
+	bool kick, stop;	      /* lock */
+	bool busy;		      /* lock: the thread works on what it took */
+	pthread_cond_t idle;
+};
+
+struct node_counters {
+	atomic_ullong hits_mem_local, hits_ssd_local, hits_unknown;
+	atomic_ullong miss[8]; /* by enum msg_miss */
+	atomic_ullong puts, put_bytes, puts_revoked, put_nospace, gets_bytes;
+	atomic_ullong refills, refill_bytes, refill_failures, evictions_dram, evictions_ssd;
+	atomic_ullong persists, persist_bytes, persist_failures, persist_dropped, checksum_errors, stale_routes;
+	atomic_ullong private_versions, open_versions, blocks, mem_blocks, ssd_blocks, parked, master_messages;
+	atomic_ullong dram_used, dram_reserved; /* bytes: published and being filled */
+	atomic_ullong dram_zombie;		/* of evicted files that somebody maps, as last seen */
+	atomic_ullong maps;
+};
+
+#define GUESS_SLOTS 256
+
+struct node {
+	struct channel *ch;
+	uint64_t tomb_tag;
+	bool started; /* node_start() came to its end */
+	struct segment *seg;
+	uint64_t capacity;
+	struct ssd_store *ssd; /* NULL: no SSD tier */
+	struct workq *wq;
+	struct node_events events;
+
+	struct block_shard shards[BLOCK_SHARDS];
+	pthread_mutex_t policy_lock;
+	struct policy *policy;
+
+	struct overlay overlay;
+	struct names names;
+	struct space space;
+	struct reclaimer reclaimer;
+	pthread_t evictor;
+	atomic_ullong next_private;
+	atomic_ullong guess[GUESS_SLOTS]; /* last size put, by directory */
+
+	pthread_mutex_t persist_lock;
+	struct list persist_pending; /* persist_lock: found the device's queue full */
+	unsigned persist_running;    /* persist_lock: struct persist that there are */
+	pthread_cond_t persist_idle; /* persist_running fell to 0 */
+
+	struct node_counters count;
+};
+
+#define count_add(n, field, by) atomic_fetch_add_explicit(&(n)->count.field, (by), memory_order_relaxed)
+#define count_sub(n, field, by) atomic_fetch_sub_explicit(&(n)->count.field, (by), memory_order_relaxed)
+#define count_get(n, field) atomic_load_explicit(&(n)->count.field, memory_order_relaxed)
+
+/* ---- node.c ------------------------------------------------------------------------------------------------- */
+
+/* Sends a request. done may be NULL. */
+void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg);
+/*
+ * Sends and waits; not on a thread of the channel. Returns the status. *ret_answer (may be NULL) is a copy with its
+ * items, set whenever an answer came; the caller frees it.
+ */
+int node_call_wait(struct node *n, struct msg *req, struct msg **ret_answer);
+/* The kernel may still know a name of this version: tells the file system, from a job. */
+void node_tell_gone(struct node *n, uint64_t put_id, uint64_t dir, const char *name);
+
+/* ---- block.c ------------------------------------------------------------------------------------------------ */
+
+static inline uint64_t block_hash(uint64_t put_id, uint32_t index)
+{
+	return hash_u64(put_id + (uint64_t)index * 0x9e3779b97f4a7c15ull);
+}
+
+/* The shard takes the hash's top bits, the slot in it the low ones. */
+static inline struct block_shard *block_shard(struct node *n, uint64_t put_id, uint32_t index)
+{
+	return &n->shards[block_hash(put_id, index) >> 58];
+}
+
+int block_index_init(struct node *n);
+void block_index_fini(struct node *n);
+
+struct block_shard *block_lock(struct node *n, uint64_t put_id, uint32_t index);
+struct block *block_find(struct block_shard *s, uint64_t put_id, uint32_t index); /* call with s locked */
+/* Finds or makes; NULL: no memory. Call with s locked. */
+struct block *block_get(struct node *n, struct block_shard *s, uint64_t put_id, uint32_t index, uint64_t len);
+/*
+ * After any use of the block ended: frees what nobody needs any more, perhaps the block. Call with s locked; b may be
+ * gone afterwards.
+ */
+void block_settle(struct node *n, struct block_shard *s, struct block *b);
+/* Whether each block of the version has a replica and may be opened. */
+bool block_all_present(struct node *n, const struct msg_attr *a);
+
+/* The memory replica is there now: counts it and gives it to the policy. Call with the shard locked. */
+void block_has_memory(struct node *n, struct block *b, uint64_t alloc);
+/* Maps the memory file if it is not. Call with the shard locked and BLOCK_MEM set. */
+int block_map(struct node *n, struct block *b);
+/* Takes the memory copy away and hands it to the reclaimer. Call with the shard locked and pins 0. */
+void block_drop_memory(struct node *n, struct block *b, bool freed_notice);
+/* Sets or clears BLOCK_SSD, counting. Call with the shard locked. */
+void block_set_ssd(struct node *n, struct block *b, bool on);
+
+static inline struct ssd_key block_key(const struct block *b)
+{
+	return (struct ssd_key){.id = b->ssd_id, .block = b->index};
+}
+
+/* Number of blocks of an object. */
+static inline uint64_t block_count(uint64_t size, uint64_t block_size)
+{
+	return size ? (size - 1) / block_size + 1 : 0;
+}
+
+static inline uint64_t block_len(uint64_t size, uint64_t block_size, uint64_t index)
+{
+	uint64_t left = size - index * block_size;
+
+	return left < block_size ? left : block_size;
+}
+
+/* MSG_DROP. */
+void block_drop_version(struct node *n, uint64_t put_id, uint64_t n_blocks);
+/* One part of a drop is done; the last tells the reclaimer. */
+void drop_part_done(struct node *n, struct drop *d);
+
+/* ---- version.c ---------------------------------------------------------------------------------------------- */
+
+struct version {
+	struct node *n;
+	uint64_t put_id, size, block_size;
+	atomic_uint refs;
+	uint32_t n_blocks;
+	struct block *blocks[];
+};
+
+/* As version_open(), but counts no get: for writers and tools. */
+int version_hold(struct node *n, const struct msg_attr *a, struct version **ret);
+struct version *version_ref(struct version *v);
+/* Reads and waits, into buf. Not on a thread of the channel or the device. */
+int version_read_wait(struct version *v, uint64_t off, void *buf, size_t len);
+int version_prefetch_wait(struct version *v);
+
+/* ---- refill.c, persist.c ------------------------------------------------------------------------------------ */
+
+/*
+ * Pins the block's memory copy. 1: pinned, mapped. 0: w waits, its fn will run. Negative errno: -EIO, the block has no
+ * replica any more.
+ */
+int block_pin(struct node *n, struct block *b, struct block_wait *w);
+void block_unpin(struct node *n, struct block *b);
+
+void persist_items(struct node *n, const struct msg_item *items, size_t n_items);
+/* The ring has overwritten these. A callback of the SSD tier. */
+void persist_evicted(void *arg, const struct ssd_key *keys, size_t n_keys);
+/* Gives up what is not with the device yet and waits for the rest. Nothing new may come. */
+void persist_drain(struct node *n);
+
+/* ---- evict.c ------------------------------------------------------------------------------------------------ */
+
+int evict_start(struct node *n);
+void evict_stop(struct node *n);
+/* The master's ledger may have fallen: those who wait try again. */
+void space_freed(struct node *n);
+/* Evicts or drops what node_evict() is asked for. Waits: for jobs only. */
+int evict_version_wait(struct node *n, const struct msg_attr *a, enum node_tier tier, bool force);
+/* Wakes the evictor when little is free. */
+void evict_check(struct node *n);
+/*
+ * Sends the request that make() builds again and again, while the answer is -ENOSPC, evicting meanwhile, for
+ * SPACE_WAIT_NS at most. Waits: for jobs only.
+ */
+int space_call(struct node *n, struct msg *(*make)(void *arg), void *arg, uint64_t bytes, struct msg **ret_answer);
+/* Hands memory over to be unlinked and unmapped. */
+void reclaim_push(struct node *n, const struct reclaim *r);
+/* Waits until what was pushed before is done. */
+void reclaim_flush(struct node *n);
+
+/* ---- overlay.c, names.c ------------------------------------------------------------------------------------- */
+
+uint64_t name_hash(uint64_t dir, const char *name);
+
+/* All with overlay.lock held. */
+struct put *overlay_find(struct node *n, uint64_t dir, const char *name);
+void overlay_insert(struct node *n, struct put *p); /* under p->dir, p->name; p->named becomes true */
+void overlay_remove(struct node *n, struct put *p); /* p->named becomes false; harmless when it was */
+/* Whether any private version that is to be seen lies in this directory. Takes the lock. */
+bool overlay_dir_in_use(struct node *n, uint64_t dir);
+
+int names_init(struct node *n, uint64_t max_names);
+void names_fini(struct node *n);
+/* Remembers what a name stands for, unless something newer than this lease is known. */
+void names_insert(struct node *n, uint64_t dir, const char *name, const struct msg_attr *a, uint64_t lease);
+/* True with what the name stands for, if that is known and its bytes are here. */
+bool names_find(struct node *n, uint64_t dir, const char *name, struct msg_attr *ret);
+/* Forgets the name; leases up to this one are over. */
+void names_forget(struct node *n, uint64_t dir, const char *name, uint64_t lease);
+/* Forgets the name of this version, whatever it is. */
+void names_forget_id(struct node *n, uint64_t id);
+
+/* ---- put.c -------------------------------------------------------------------------------------------------- */
+
+enum put_state {
+	PUT_CLEAN,	/* no bytes of its own: those of base, or none at all */
+	PUT_OPEN,	/* has a ticket and files */
+	PUT_PUBLISHING, /* PutDone is on its way: nothing may change */
+};
+
+struct put_block {
+	uint64_t alloc;
+	uint64_t granted; /* bytes the master granted for it */
+	uint64_t filled;  /* the file's length: it has all pages up to here */
+	int fd;		  /* -1: no file yet */
+};
+
+struct put_waiter {
+	struct put_waiter *next;
+	node_done_fn fn;
+	void *arg;
+};
+
+struct put {
+	struct node *n;
+	uint64_t id; /* for ever; with NODE_PRIVATE_ID */
+	uint64_t block_size;
+
+	/* overlay.lock */
+	struct list all; /* in overlay.puts */
+	struct put *next;
+	unsigned refs;
+	bool named;   /* in the overlay, under dir and name */
+	bool exposed; /* the name stands for it here */
+
+	/* overlay.lock and lock to write, either to read */
+	uint64_t dir;
+	char *name;
+
+	pthread_mutex_t work; /* held by the one job that changes state, allocation or name; the outermost lock */
+
+	/* lock */
+	pthread_mutex_t lock;
+	pthread_cond_t settled; /* users fell to 0, frozen fell, or state left PUT_PUBLISHING */
+	enum put_state state;
+	unsigned handles;
+	unsigned users;	 /* reads and writes of the files at this moment */
+	unsigned frozen; /* jobs that keep new users out */
+	bool dirty;	 /* bytes were written since the open or the last publish */
+	bool born;	 /* new, or emptied by its open: published at the last release at the latest */
+	bool abandoned;	 /* its writer was killed */
+	bool over;	 /* the last handle is gone: it never comes back */
+	bool on_master;	 /* the master has an object under the name: what it was made from or published as */
+	bool excl;	 /* the name is reserved there */
+	uint64_t ticket; /* 0: none */
+	uint64_t size;
+	struct put_block *blocks;
+	size_t n_blocks;
+	struct version *base; /* PUT_CLEAN: whose bytes it has; NULL: it is empty */
+	uint64_t base_id;     /* the version it was made from or last published as; 0: none */
+	struct msg_attr attr; /* mode, uid, gid, times, flags, expires_ns */
+	uint8_t *xattrs;
+	size_t xattrs_len;
+	bool xattrs_known;	     /* false: those of base_id, not fetched yet */
+	struct put_waiter *flushers; /* wait for the publish on its way */
+	uint32_t late_mask;	     /* MSG_SET_*: attributes that changed while it was */
+	bool late_xattrs;
+};
+
+/* A reference. */
+struct put *put_new(struct node *n, uint64_t dir, const char *name, uint32_t mode, uint32_t uid, uint32_t gid);
+/* Tells the master that the writers of this node live. */
+void put_renew_all(struct node *n);
+/* Takes the put out of the overlay: it has no name any more. Takes overlay.lock. */
+void put_detach(struct put *p);
+/* Same, with overlay.lock held. */
+void put_detach_locked(struct put *p);
+
+/* PutStart for a put without a ticket, then it is PUT_OPEN. In a job, with p->work held. */
+int put_start_wait(struct put *p, uint64_t guess);
+
+/* put_io.c; in a job, with p->work held and, but for freeze and thaw, the put frozen */
+
+/* Waits until nobody uses the files and no publish is on its way, and keeps it so until put_thaw(). Counted. */
+void put_freeze(struct put *p);
+void put_thaw(struct put *p);
+/* Makes sure that the put is PUT_OPEN, with a copy of the first keep bytes of its base. */
+int put_unshare(struct put *p, uint64_t keep);
+/* Frees all files and the ticket: PUT_CLEAN. put_discard() lets go of the base too. */
+void put_discard_files(struct put *p);
+void put_discard(struct put *p);
+
+/* Closes the files, which somebody else owns now. Users are kept out. */
+void put_forget_files(struct put *p);
+/* Cuts the files to the size; blocks beyond lose theirs. Users are kept out. */
+int put_trim(struct put *p, uint64_t size);
+
+/* put_publish.c */
+/* In a job, with p->work held: publishes and waits. */
+int put_publish_wait(struct put *p);
+
+#endif

@@ -1,0 +1,735 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names: what this node knows under a lease, and the operations that change names. A name is looked for in the overlay
+ * first, then among the leased names, then at the master.
+ *
+ * The kernel serialises what changes one directory (create, unlink, rename, mkdir, rmdir), so two such operations on
+ * one name do not meet here; publishes and lookups come at any time.
+ */
+#include <errno.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/impl.h"
+
+/* ---- leased names ------------------------------------------------------------------------------------------- */
+
+/*
+ * A table with one place a hash: what comes later takes the place. by_id finds the slot of a version; an entry counts
+ * only while the two agree, so a version has at most one name.
+ */
+struct name_slot {
+	char *name;	/* NULL: empty */
+	uint64_t lease; /* the newest seen for this slot */
+	struct msg_attr attr;
+	uint64_t dir;
+};
+
+int names_init(struct node *n, uint64_t max_names)
+{
+	uint64_t slots = 1;
+
+	while (slots < max_names && slots < (1ull << 30))
+		slots *= 2;
+	pthread_mutex_init(&n->names.lock, NULL);
+	n->names.n_slots = slots;
+	n->names.slots = calloc(slots, sizeof(*n->names.slots));
+	n->names.by_id = calloc(slots, sizeof(*n->names.by_id));
+	return n->names.slots && n->names.by_id ? 0 : -ENOMEM;
+}
+
+void names_fini(struct node *n)
+{
+	for (uint64_t i = 0; n->names.slots && i < n->names.n_slots; i++)
+		free(n->names.slots[i].name);
+	free(n->names.slots);
+	free(n->names.by_id);
+	n->names.slots = NULL;
+	n->names.by_id = NULL;
+}
+
+/* Both with names.lock held. */
+static struct name_slot *name_slot(struct node *n, uint64_t dir, const char *name)
+{
+	return &n->names.slots[name_hash(dir, name) & (n->names.n_slots - 1)];
+}
+
+static uint32_t *id_slot(struct node *n, uint64_t id)
+{
+	return &n->names.by_id[hash_u64(id) & (n->names.n_slots - 1)];
+}
+
+static void clear_slot(struct name_slot *s)
+{
+	free(s->name);
+	s->name = NULL;
+}
+
+void names_insert(struct node *n, uint64_t dir, const char *name, const struct msg_attr *a, uint64_t lease)
+{
+	struct name_slot *s;
+	char *copy;
+
+	/* Directories change with what is in them, and an empty file has no block that would tell its end. */
+	if (a->kind != MSG_KIND_FILE || !a->size)
+		return;
+	copy = strdup(name);
+	if (!copy)
+		return;
+	pthread_mutex_lock(&n->names.lock);
+	s = name_slot(n, dir, name);
+	if (lease >= s->lease) {
+		clear_slot(s);
+		s->name = copy;
+		copy = NULL;
+		s->dir = dir;
+		s->attr = *a;
+		s->lease = lease;
+		*id_slot(n, a->id) = (uint32_t)(s - n->names.slots) + 1;
+	}
+	pthread_mutex_unlock(&n->names.lock);
+	free(copy);
+}
+
+bool names_find(struct node *n, uint64_t dir, const char *name, struct msg_attr *ret)
+{
+	struct name_slot *s;
+	bool found;
+
+	pthread_mutex_lock(&n->names.lock);
+	s = name_slot(n, dir, name);
+	found = s->name && s->dir == dir && !strcmp(s->name, name) &&
+		*id_slot(n, s->attr.id) == (uint32_t)(s - n->names.slots) + 1 &&
+		(!s->attr.expires_ns || s->attr.expires_ns > clock_real_ns());
+	if (found)
+		*ret = s->attr;
+	pthread_mutex_unlock(&n->names.lock);
+	return found && block_all_present(n, ret);
+}
+
+void names_forget(struct node *n, uint64_t dir, const char *name, uint64_t lease)
+{
+	struct name_slot *s;
+
+	pthread_mutex_lock(&n->names.lock);
+	s = name_slot(n, dir, name);
+	if (s->name && s->dir == dir && !strcmp(s->name, name))
+		clear_slot(s);
+	if (s->lease < lease)
+		s->lease = lease;
+	pthread_mutex_unlock(&n->names.lock);
+}
+
+void names_forget_id(struct node *n, uint64_t id)
+{
+	uint32_t *slot;
+
+	pthread_mutex_lock(&n->names.lock);
+	slot = id_slot(n, id);
+	if (*slot && n->names.slots[*slot - 1].name && n->names.slots[*slot - 1].attr.id == id) {
+		clear_slot(&n->names.slots[*slot - 1]);
+		*slot = 0;
+	}
+	pthread_mutex_unlock(&n->names.lock);
+}
+
+/* ---- requests that are answered with an entry ---------------------------------------------------------------- */
+
+/* One request about names on its way to the master, and whom to tell. */
+struct name_op {
+	struct node *n;
+	node_entry_fn entry_fn;
+	node_done_fn done_fn;
+	void *arg;
+	uint64_t dir, to_dir;
+	struct put *put; /* a reference, or NULL */
+	unsigned flags;
+	struct work work;
+	char name[MSG_NAME_MAX + 1], to[MSG_NAME_MAX + 1];
+};
+
+static struct name_op *op_new(struct node *n, uint64_t dir, const char *name, int *ret_err)
+{
+	struct name_op *op = calloc(1, sizeof(*op));
+	int r = op ? 0 : -ENOMEM;
+
+	if (op) {
+		op->n = n;
+		op->dir = dir;
+		if (name)
+			r = msg_set_name(op->name, name);
+	}
+	if (r < 0) {
+		free(op);
+		*ret_err = r;
+		return NULL;
+	}
+	return op;
+}
+
+static void op_end(struct name_op *op, int err, const struct msg_attr *a)
+{
+	struct node_entry e = {0};
+
+	if (op->entry_fn) {
+		if (a)
+			e.attr = *a;
+		op->entry_fn(op->arg, err, err < 0 ? NULL : &e);
+	} else {
+		op->done_fn(op->arg, err);
+	}
+	free(op);
+}
+
+static struct msg *name_msg(enum msg_type type, uint64_t dir, const char *name)
+{
+	struct msg *m = msg_new(type);
+
+	if (m) {
+		m->u.name.dir = dir;
+		memcpy(m->u.name.name, name, strlen(name) + 1);
+	}
+	return m;
+}
+
+static void send_op(struct name_op *op, struct msg *m, channel_done_fn done)
+{
+	if (m)
+		node_call(op->n, m, done, op);
+	else
+		op_end(op, -ENOMEM, NULL);
+}
+
+static void entry_answer(void *arg, const struct msg *m)
+{
+	struct name_op *op = arg;
+
+	op_end(op, m->status, &m->u.entry.a);
+}
+
+static void lookup_answer(void *arg, const struct msg *m)
+{
+	struct name_op *op = arg;
+
+	if (m->status == 0)
+		names_insert(op->n, op->dir, op->name, &m->u.entry.a, m->u.entry.lease);
+	else if (m->status == -ENOENT)
+		count_add(op->n, miss[m->u.entry.miss & 7], 1);
+	op_end(op, m->status, &m->u.entry.a);
+}
+
+/* The private version that the name stands for here, with a reference, or NULL. */
+static struct put *exposed_put(struct node *n, uint64_t dir, const char *name)
+{
+	struct put *p = NULL;
+
+	if (!atomic_load_explicit(&n->overlay.count, memory_order_relaxed))
+		return NULL;
+	pthread_mutex_lock(&n->overlay.lock);
+	p = overlay_find(n, dir, name);
+	if (p && p->exposed)
+		p->refs++;
+	else
+		p = NULL;
+	pthread_mutex_unlock(&n->overlay.lock);
+	return p;
+}
+
+void node_lookup(struct node *n, uint64_t dir, const char *name, node_entry_fn fn, void *arg)
+{
+	struct node_entry e = {0};
+	struct name_op *op;
+	int r;
+
+	e.put = exposed_put(n, dir, name);
+	if (e.put) {
+		put_getattr(e.put, &e.attr);
+		fn(arg, 0, &e);
+		return;
+	}
+	if (names_find(n, dir, name, &e.attr)) {
+		fn(arg, 0, &e);
+		return;
+	}
+	op = op_new(n, dir, name, &r);
+	if (!op) {
+		fn(arg, r, NULL);
+		return;
+	}
+	op->entry_fn = fn;
+	op->arg = arg;
+	send_op(op, name_msg(MSG_LOOKUP, dir, name), lookup_answer);
+}
+
+static void attr_op(struct node *n, enum msg_type type, const struct msg_attr *a, uint32_t mask, node_entry_fn fn,
+		    void *arg)
+{
+	int r;
+	struct name_op *op = op_new(n, 0, NULL, &r);
+	struct msg *m;
+
+	if (!op) {
+		fn(arg, r, NULL);
+		return;
+	}
+	op->entry_fn = fn;
+	op->arg = arg;
+	m = msg_new(type);
+	if (m) {
+		m->u.attr.a = *a;
+		m->u.attr.mask = mask;
+	}
+	send_op(op, m, entry_answer);
+}
+
+void node_getattr(struct node *n, uint64_t id, node_entry_fn fn, void *arg)
+{
+	struct msg_attr a = {.id = id};
+
+	attr_op(n, MSG_GETATTR, &a, 0, fn, arg);
+}
+
+void node_setattr(struct node *n, const struct msg_attr *a, uint32_t mask, node_entry_fn fn, void *arg)
+{
+	names_forget_id(n, a->id);
+	attr_op(n, MSG_SETATTR, a, mask, fn, arg);
+}
+
+void node_mkdir(struct node *n, uint64_t dir, const char *name, uint32_t mode, uint32_t uid, uint32_t gid,
+		node_entry_fn fn, void *arg)
+{
+	struct put *p = exposed_put(n, dir, name);
+	struct name_op *op;
+	struct msg *m;
+	int r = -EEXIST;
+
+	if (p) {
+		put_unref(p);
+		fn(arg, r, NULL);
+		return;
+	}
+	op = op_new(n, dir, name, &r);
+	if (!op) {
+		fn(arg, r, NULL);
+		return;
+	}
+	op->entry_fn = fn;
+	op->arg = arg;
+	m = name_msg(MSG_MKDIR, dir, name);
+	if (m) {
+		m->u.name.attr.mode = mode;
+		m->u.name.attr.uid = uid;
+		m->u.name.attr.gid = gid;
+	}
+	send_op(op, m, entry_answer);
+}
+
+/* ---- unlink, rmdir ------------------------------------------------------------------------------------------ */
+
+static void delete_answer(void *arg, const struct msg *m)
+{
+	struct name_op *op = arg;
+
+	if (m->status == 0)
+		names_forget(op->n, op->dir, op->name, m->u.entry.lease);
+	op_end(op, m->status, NULL);
+}
+
+/*
+ * The name belongs to a private version: not while a publish of it is on its way, which would bring the name back. A
+ * job, since it may have to wait for that.
+ */
+static void unlink_job(struct work *w)
+{
+	struct name_op *op = container_of(w, struct name_op, work);
+	struct put *p = op->put;
+	int r = 0;
+
+	pthread_mutex_lock(&p->work);
+	put_freeze(p);
+	if (p->on_master) {
+		struct msg *m = name_msg(MSG_DELETE, op->dir, op->name);
+
+		r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
+		names_forget(op->n, op->dir, op->name, 0);
+		/* The private version had the name, whatever the master knew of it. */
+		if (r == -ENOENT)
+			r = 0;
+	}
+	if (r == 0)
+		put_detach(p);
+	put_thaw(p);
+	pthread_mutex_unlock(&p->work);
+	put_unref(p);
+	op_end(op, r, NULL);
+}
+
+/* Any put under the name, exposed or not, with a reference. */
+static struct put *any_put(struct node *n, uint64_t dir, const char *name)
+{
+	struct put *p = NULL;
+
+	if (!atomic_load_explicit(&n->overlay.count, memory_order_relaxed))
+		return NULL;
+	pthread_mutex_lock(&n->overlay.lock);
+	p = overlay_find(n, dir, name);
+	if (p)
+		p->refs++;
+	pthread_mutex_unlock(&n->overlay.lock);
+	return p;
+}
+
+void node_unlink(struct node *n, uint64_t dir, const char *name, node_done_fn fn, void *arg)
+{
+	int r;
+	struct name_op *op = op_new(n, dir, name, &r);
+
+	if (!op) {
+		fn(arg, r);
+		return;
+	}
+	op->done_fn = fn;
+	op->arg = arg;
+	op->put = any_put(n, dir, name);
+	if (op->put)
+		workq_submit(n->wq, &op->work, unlink_job);
+	else
+		send_op(op, name_msg(MSG_DELETE, dir, name), delete_answer);
+}
+
+static void rmdir_answer(void *arg, const struct msg *m)
+{
+	op_end(arg, m->status, NULL);
+}
+
+static void rmdir_looked_up(void *arg, int err, const struct node_entry *e)
+{
+	struct name_op *op = arg;
+
+	if (err == 0 && e->put)
+		put_unref(e->put);
+	if (err == 0 && e->attr.kind == MSG_KIND_DIR && overlay_dir_in_use(op->n, e->attr.id))
+		err = -ENOTEMPTY;
+	if (err < 0)
+		op_end(op, err, NULL);
+	else
+		send_op(op, name_msg(MSG_RMDIR, op->dir, op->name), rmdir_answer);
+}
+
+void node_rmdir(struct node *n, uint64_t dir, const char *name, node_done_fn fn, void *arg)
+{
+	int r;
+	struct name_op *op = op_new(n, dir, name, &r);
+
+	if (!op) {
+		fn(arg, r);
+		return;
+	}
+	op->done_fn = fn;
+	op->arg = arg;
+	/* The master does not know of private versions, and would find the directory empty. */
+	if (atomic_load_explicit(&n->overlay.count, memory_order_relaxed))
+		node_lookup(n, dir, name, rmdir_looked_up, op);
+	else
+		send_op(op, name_msg(MSG_RMDIR, dir, name), rmdir_answer);
+}
+
+/* ---- rename ------------------------------------------------------------------------------------------------- */
+
+static struct msg *rename_msg(const struct name_op *op)
+{
+	struct msg *m = msg_new(MSG_RENAME);
+
+	if (m) {
+		m->u.rename.from_dir = op->dir;
+		m->u.rename.to_dir = op->to_dir;
+		m->u.rename.noreplace = op->flags & RENAME_NOREPLACE;
+		memcpy(m->u.rename.from, op->name, sizeof(op->name));
+		memcpy(m->u.rename.to, op->to, sizeof(op->to));
+	}
+	return m;
+}
+
+static void rename_forget(struct name_op *op, uint64_t lease)
+{
+	names_forget(op->n, op->dir, op->name, lease);
+	names_forget(op->n, op->to_dir, op->to, lease);
+}
+
+static void rename_answer(void *arg, const struct msg *m)
+{
+	struct name_op *op = arg;
+
+	if (m->status == 0)
+		rename_forget(op, m->u.rename.lease);
+	op_end(op, m->status, NULL);
+}
+
+/* Moves the put to its new name in the overlay; one that had it before loses it. */
+static int overlay_move(struct name_op *op, struct put *p)
+{
+	struct node *n = op->n;
+	char *name = strdup(op->to), *old;
+	struct put *there;
+
+	if (!name)
+		return -ENOMEM;
+	pthread_mutex_lock(&n->overlay.lock);
+	there = overlay_find(n, op->to_dir, op->to);
+	if (there)
+		put_detach_locked(there);
+	overlay_remove(n, p);
+	pthread_mutex_lock(&p->lock);
+	old = p->name;
+	p->name = name;
+	p->dir = op->to_dir;
+	pthread_mutex_unlock(&p->lock);
+	overlay_insert(n, p);
+	pthread_mutex_unlock(&n->overlay.lock);
+	free(old);
+	return 0;
+}
+
+static int lookup_wait_msg(struct name_op *op)
+{
+	struct msg *m = name_msg(MSG_LOOKUP, op->to_dir, op->to);
+
+	return m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
+}
+
+/* A version that no master knows yet gets its new name: the reservation tells whether it may lie there. */
+static int rename_unpublished(struct name_op *op, struct put *p)
+{
+	struct msg *m;
+	int r;
+
+	if (op->flags & RENAME_NOREPLACE) {
+		struct put *there = exposed_put(op->n, op->to_dir, op->to);
+
+		if (there) {
+			put_unref(there);
+			return -EEXIST;
+		}
+		r = lookup_wait_msg(op);
+		if (r != -ENOENT)
+			return r ? r : -EEXIST;
+	}
+	if (p->ticket) {
+		m = msg_new(MSG_PUT_RESERVE);
+		if (!m)
+			return -ENOMEM;
+		m->u.put.ticket = p->ticket;
+		m->u.put.dir = op->to_dir;
+		memcpy(m->u.put.name, op->to, sizeof(op->to));
+		r = node_call_wait(op->n, m, NULL);
+		if (r < 0)
+			return r;
+	}
+	return overlay_move(op, p);
+}
+
+static int rename_published(struct name_op *op, struct put *p)
+{
+	struct msg *m;
+	int r;
+
+	if (op->flags & RENAME_NOREPLACE) {
+		struct put *there = exposed_put(op->n, op->to_dir, op->to);
+
+		if (there) {
+			put_unref(there);
+			return -EEXIST;
+		}
+	}
+	m = rename_msg(op);
+	r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
+	if (r < 0)
+		return r;
+	rename_forget(op, 0);
+	return overlay_move(op, p);
+}
+
+/* Only the target has a private version: it loses its name when the master has renamed. */
+static int rename_over_put(struct name_op *op, struct put *there)
+{
+	struct msg *m;
+	int r;
+
+	if ((op->flags & RENAME_NOREPLACE) && there->exposed)
+		return -EEXIST;
+	m = rename_msg(op);
+	r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
+	if (r == 0) {
+		rename_forget(op, 0);
+		put_detach(there);
+	}
+	return r;
+}
+
+static int rename_plain(struct name_op *op)
+{
+	struct msg *m = rename_msg(op);
+	int r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
+
+	if (r == 0)
+		rename_forget(op, 0);
+	return r;
+}
+
+/* Keeps both from being published or written meanwhile; by address, so that two renames do not wait in a ring. */
+static void lock_puts(struct put *a, struct put *b)
+{
+	struct put *first = a < b ? a : b, *second = a < b ? b : a;
+
+	if (first) {
+		pthread_mutex_lock(&first->work);
+		put_freeze(first);
+	}
+	if (second) {
+		pthread_mutex_lock(&second->work);
+		put_freeze(second);
+	}
+}
+
+static void unlock_put(struct put *p)
+{
+	if (!p)
+		return;
+	put_thaw(p);
+	pthread_mutex_unlock(&p->work);
+	put_unref(p);
+}
+
+static void rename_job(struct work *w)
+{
+	struct name_op *op = container_of(w, struct name_op, work);
+	struct put *from = any_put(op->n, op->dir, op->name), *to = any_put(op->n, op->to_dir, op->to);
+	int r;
+
+	lock_puts(from, to);
+	if (from)
+		r = from->on_master ? rename_published(op, from) : rename_unpublished(op, from);
+	else if (to)
+		r = rename_over_put(op, to);
+	else
+		r = rename_plain(op);
+	unlock_put(from);
+	unlock_put(to);
+	op_end(op, r, NULL);
+}
+
+void node_rename(struct node *n, uint64_t from_dir, const char *from, uint64_t to_dir, const char *to, unsigned flags,
+		 node_done_fn fn, void *arg)
+{
+	int r = flags & ~(unsigned)RENAME_NOREPLACE ? -EINVAL : 0;
+	struct name_op *op = r ? NULL : op_new(n, from_dir, from, &r);
+
+	if (op)
+		r = msg_set_name(op->to, to);
+	if (!op || r < 0) {
+		free(op);
+		fn(arg, r);
+		return;
+	}
+	op->to_dir = to_dir;
+	op->flags = flags;
+	op->done_fn = fn;
+	op->arg = arg;
+	if (from_dir == to_dir && !strcmp(from, to))
+		op_end(op, flags & RENAME_NOREPLACE ? -EEXIST : 0, NULL);
+	else if (atomic_load_explicit(&n->overlay.count, memory_order_relaxed))
+		workq_submit(n->wq, &op->work, rename_job);
+	else
+		send_op(op, rename_msg(op), rename_answer);
+}
+
+/* ---- xattrs, statfs ----------------------------------------------------------------------------------------- */
+
+struct blob_op {
+	node_blob_fn fn;
+	void *arg;
+};
+
+static void getxattrs_answer(void *arg, const struct msg *m)
+{
+	struct blob_op *op = arg;
+
+	op->fn(op->arg, m->status, m->blob, m->blob_len);
+	free(op);
+}
+
+void node_getxattrs(struct node *n, uint64_t id, node_blob_fn fn, void *arg)
+{
+	struct blob_op *op = malloc(sizeof(*op));
+	struct msg *m = msg_new(MSG_GETXATTRS);
+
+	if (!op || !m) {
+		free(op);
+		msg_free(m);
+		fn(arg, -ENOMEM, NULL, 0);
+		return;
+	}
+	*op = (struct blob_op){fn, arg};
+	m->u.attr.a.id = id;
+	node_call(n, m, getxattrs_answer, op);
+}
+
+static void done_answer(void *arg, const struct msg *m)
+{
+	op_end(arg, m->status, NULL);
+}
+
+void node_setxattrs(struct node *n, uint64_t id, const uint8_t *blob, size_t len, node_done_fn fn, void *arg)
+{
+	int r;
+	struct name_op *op = len > MSG_XATTRS_MAX ? NULL : op_new(n, 0, NULL, &r);
+	struct msg *m = op ? msg_new(MSG_SETXATTRS) : NULL;
+
+	if (m)
+		m->blob = malloc(len ? len : 1);
+	if (!m || !m->blob) {
+		msg_free(m);
+		free(op);
+		fn(arg, len > MSG_XATTRS_MAX ? -ENOSPC : -ENOMEM);
+		return;
+	}
+	op->done_fn = fn;
+	op->arg = arg;
+	memcpy(m->blob, blob, len);
+	m->blob_len = len;
+	m->u.attr.a.id = id;
+	/* has_xattrs may change. */
+	names_forget_id(n, id);
+	node_call(n, m, done_answer, op);
+}
+
+struct statfs_op {
+	node_statfs_fn fn;
+	void *arg;
+};
+
+static void statfs_answer(void *arg, const struct msg *m)
+{
+	struct statfs_op *op = arg;
+	struct node_statfs s = {m->u.statfs.total_bytes, m->u.statfs.used_bytes, m->u.statfs.objects};
+
+	op->fn(op->arg, m->status, m->status ? NULL : &s);
+	free(op);
+}
+
+void node_statfs(struct node *n, uint64_t dir, node_statfs_fn fn, void *arg)
+{
+	struct statfs_op *op = malloc(sizeof(*op));
+	struct msg *m = msg_new(MSG_STATFS);
+
+	if (!op || !m) {
+		free(op);
+		msg_free(m);
+		fn(arg, -ENOMEM, NULL);
+		return;
+	}
+	*op = (struct statfs_op){fn, arg};
+	m->u.statfs.dir = dir;
+	node_call(n, m, statfs_answer, op);
+}

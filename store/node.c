@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "store/impl.h"
+
+/* Jobs that sleep for room or for the device are cheap; too few threads would let one stall the next. */
+#define WORKERS_MAX 128
+#define NAME_CACHE_DEFAULT 65536
+
+/* ---- calls to the master ------------------------------------------------------------------------------------ */
+
+void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg)
+{
+	req->tomb_tag = n->tomb_tag;
+	count_add(n, master_messages, 1);
+	channel_call(n->ch, req, done, arg);
+}
+
+struct call_wait {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool over;	    /* lock */
+	int status;	    /* lock */
+	bool want;	    /* the caller wants the answer */
+	struct msg *answer; /* lock */
+};
+
+/* The fixed part and the items; what else an answer has stays with the channel. */
+static struct msg *copy_answer(const struct msg *a)
+{
+	struct msg *m = msg_new(a->type);
+
+	if (!m)
+		return NULL;
+	*m = *a;
+	m->items = NULL;
+	m->ents = NULL;
+	m->namespaces = NULL;
+	m->blob = NULL;
+	m->n_items = m->n_ents = m->n_namespaces = m->blob_len = 0;
+	if (a->n_items) {
+		if (msg_alloc_items(m, a->n_items) < 0)
+			return msg_free(m);
+		memcpy(m->items, a->items, a->n_items * sizeof(*a->items));
+	}
+	return m;
+}
+
+static void call_answered(void *arg, const struct msg *answer)
+{
+	struct call_wait *w = arg;
+	struct msg *copy = w->want ? copy_answer(answer) : NULL;
+
+	pthread_mutex_lock(&w->lock);
+	w->status = w->want && !copy ? -ENOMEM : answer->status;
+	w->answer = copy;
+	w->over = true;
+	pthread_cond_signal(&w->cond);
+	pthread_mutex_unlock(&w->lock);
+}
+
+int node_call_wait(struct node *n, struct msg *req, struct msg **ret_answer)
+{
+	struct call_wait w = {.want = ret_answer != NULL};
+
+	pthread_mutex_init(&w.lock, NULL);
+	pthread_cond_init(&w.cond, NULL);
+	node_call(n, req, call_answered, &w);
+	pthread_mutex_lock(&w.lock);
+	while (!w.over)
+		pthread_cond_wait(&w.cond, &w.lock);
+	pthread_mutex_unlock(&w.lock);
+	pthread_cond_destroy(&w.cond);
+	pthread_mutex_destroy(&w.lock);
+	if (ret_answer)
+		*ret_answer = w.answer;
+	return w.status;
+}
+
+/* ---- notices ------------------------------------------------------------------------------------------------ */
+
+struct gone {
+	struct work work;
+	struct node *n;
+	uint64_t put_id, dir;
+	char name[MSG_NAME_MAX + 1];
+};
+
+static void gone_job(struct work *w)
+{
+	struct gone *g = container_of(w, struct gone, work);
+
+	g->n->events.gone(g->n->events.arg, g->put_id, g->dir, g->name);
+	free(g);
+}
+
+void node_tell_gone(struct node *n, uint64_t put_id, uint64_t dir, const char *name)
+{
+	struct gone *g = calloc(1, sizeof(*g));
+
+	if (g && name) {
+		g->dir = dir;
+		memcpy(g->name, name, strnlen(name, MSG_NAME_MAX));
+	}
+	if (name)
+		names_forget(n, dir, name, 0);
+	if (put_id)
+		names_forget_id(n, put_id);
+	/* Without memory the kernel learns it at its next open, which comes to us. */
+	if (!g || !n->events.gone) {
+		free(g);
+		return;
+	}
+	g->n = n;
+	g->put_id = put_id;
+	workq_submit(n->wq, &g->work, gone_job);
+}
+
+static void notice(void *arg, const struct msg *m)
+{
+	struct node *n = arg;
+
+	switch (m->type) {
+	case MSG_NAME_REVOKE:
+		node_tell_gone(n, m->u.revoke.id, m->u.revoke.dir, m->u.revoke.name);
+		break;
+	case MSG_SSD_PERSIST:
+		persist_items(n, m->items, m->n_items);
+		break;
+	case MSG_DROP:
+		for (size_t i = 0; i < m->n_items; i++) {
+			node_tell_gone(n, m->items[i].put_id, 0, NULL);
+			block_drop_version(n, m->items[i].put_id, m->items[i].block);
+		}
+		break;
+	default:
+		log_warn("the master sent a %s notice, which a node does not know, ignoring", msg_type_name(m->type));
+		break;
+	}
+}
+
+/* ---- start and stop ----------------------------------------------------------------------------------------- */
+
+static int join(struct node *n, const struct node_config *cfg, struct errmsg *e)
+{
+	struct msg *m = msg_new(MSG_JOIN), *answer = NULL;
+	int r;
+
+	if (!m)
+		return errmsg_set(e, -ENOMEM, "out of memory");
+	m->u.join.capacity = n->capacity;
+	m->u.join.kv_ssd_storage = n->ssd != NULL;
+	strncpy(m->u.join.instance_key, cfg->instance_key, sizeof(m->u.join.instance_key) - 1);
+	r = node_call_wait(n, m, &answer);
+	if (r == 0)
+		n->tomb_tag = answer->u.join.tomb_tag;
+	else
+		errmsg_set(e, r, "the master refused node \"%s\": %s", cfg->instance_key, strerror(-r));
+	msg_free(answer);
+	return r;
+}
+
+static int open_ssd(struct node *n, const struct node_config *cfg, struct errmsg *e)
+{
+	struct ssd_root roots[SSD_MAX_ROOTS];
+	struct ssd_config sc = {
+	    .roots = roots,
+	    .n_roots = cfg->n_ssd,
+	    .cluster_name = cfg->cluster_name,
+	    .instance_key = cfg->instance_key,
+	    .shards_per_device = cfg->ssd_shards,
+	    .io_depth = cfg->ssd_io_depth,
+	    .direct = cfg->ssd_direct,
+	    .retry_seconds = cfg->ssd_retry_seconds,
+	    .backlog_limit = cfg->persist_backlog,
+	    .evicted = persist_evicted,
+	    .arg = n,
+	};
+
+	if (!cfg->n_ssd)
+		return 0;
+	if (cfg->n_ssd > SSD_MAX_ROOTS)
+		return errmsg_set(e, -EINVAL, "%zu SSD paths are more than %u", cfg->n_ssd, SSD_MAX_ROOTS);
+	for (size_t i = 0; i < cfg->n_ssd; i++)
+		roots[i] = (struct ssd_root){.path = cfg->ssd_paths[i], .limit = cfg->ssd_limits[i]};
+	return ssd_store_open(&sc, &n->ssd, e);
+}
+
+static int open_segment(struct node *n, const struct node_config *cfg, struct errmsg *e)
+{
+	struct segment_config sc = {
+	    .run_dir = cfg->run_dir,
+	    .instance = cfg->instance_key,
+	    .capacity = cfg->dram,
+	    .allow_fallback = true,
+	};
+	struct segment_usage u;
+	int r = segment_open(&sc, &n->seg, e);
+
+	if (r < 0)
+		return r;
+	r = segment_usage(n->seg, &u);
+	if (r < 0)
+		return errmsg_set(e, r, "cannot read the segment's size: %s", strerror(-r));
+	n->capacity = u.capacity;
+	return 0;
+}
+
+/* Memory structures and threads that need nothing from outside. */
+static int init_parts(struct node *n, const struct node_config *cfg)
+{
+	int r;
+
+	pthread_mutex_init(&n->policy_lock, NULL);
+	pthread_mutex_init(&n->persist_lock, NULL);
+	pthread_cond_init(&n->persist_idle, NULL);
+	pthread_mutex_init(&n->overlay.lock, NULL);
+	list_init(&n->persist_pending);
+	list_init(&n->overlay.puts);
+	r = block_index_init(n);
+	if (r == 0)
+		r = names_init(n, cfg->name_cache ? cfg->name_cache : NAME_CACHE_DEFAULT);
+	if (r < 0)
+		return r;
+	n->policy = policy_new(n->capacity);
+	n->wq = workq_new(WORKERS_MAX);
+	return n->policy && n->wq ? 0 : -ENOMEM;
+}
+
+int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *e)
+{
+	struct node *n = calloc(1, sizeof(*n));
+	int r;
+
+	if (!n)
+		return errmsg_set(e, -ENOMEM, "out of memory");
+	n->ch = cfg->master;
+	r = open_segment(n, cfg, e);
+	if (r < 0)
+		goto fail;
+	r = init_parts(n, cfg);
+	if (r < 0) {
+		errmsg_set(e, r, "cannot set the node up: %s", strerror(-r));
+		goto fail;
+	}
+	r = open_ssd(n, cfg, e);
+	if (r < 0)
+		goto fail;
+	n->ch->set_notice(n->ch, notice, n);
+	r = join(n, cfg, e);
+	if (r < 0)
+		goto fail;
+	r = evict_start(n);
+	if (r < 0) {
+		errmsg_set(e, r, "cannot start a thread: %s", strerror(-r));
+		goto fail;
+	}
+	n->started = true;
+	*ret = n;
+	return 0;
+fail:
+	node_stop(n);
+	return r;
+}
+
+struct node *node_stop(struct node *n)
+{
+	struct msg *m;
+
+	if (!n)
+		return NULL;
+	/* First the sources of new work run dry, each while what it needs still stands. */
+	n->events.gone = NULL;
+	if (n->started) {
+		m = msg_new(MSG_LEAVE);
+		if (m)
+			node_call_wait(n, m, NULL);
+		n->ch->set_notice(n->ch, NULL, NULL);
+	}
+	n->wq = workq_free(n->wq);
+	if (n->ssd) {
+		persist_drain(n);
+		n->ssd = ssd_store_close(n->ssd);
+	}
+	if (n->started)
+		evict_stop(n);
+	names_fini(n);
+	block_index_fini(n);
+	policy_free(n->policy);
+	segment_close(n->seg);
+	pthread_mutex_destroy(&n->overlay.lock);
+	pthread_cond_destroy(&n->persist_idle);
+	pthread_mutex_destroy(&n->persist_lock);
+	pthread_mutex_destroy(&n->policy_lock);
+	free(n);
+	return NULL;
+}
+
+void node_set_events(struct node *n, const struct node_events *ev)
+{
+	n->events = *ev;
+}
+
+/* ---- tools -------------------------------------------------------------------------------------------------- */
+
+struct tool_job {
+	struct work work;
+	struct node *n;
+	struct msg_attr attr;
+	enum node_tier tier;
+	bool force;
+	node_done_fn fn;
+	void *arg;
+};
+
+static void tool_submit(struct node *n, const struct tool_job *what, void (*run)(struct work *w))
+{
+	struct tool_job *j = malloc(sizeof(*j));
+
+	if (!j) {
+		what->fn(what->arg, -ENOMEM);
+		return;
+	}
+	*j = *what;
+	j->n = n;
+	workq_submit(n->wq, &j->work, run);
+}
+
+static void evict_job(struct work *w)
+{
+	struct tool_job *j = container_of(w, struct tool_job, work);
+
+	j->fn(j->arg, evict_version_wait(j->n, &j->attr, j->tier, j->force));
+	free(j);
+}
+
+void node_evict(struct node *n, const struct msg_attr *a, enum node_tier tier, bool force, node_done_fn fn, void *arg)
+{
+	struct tool_job j = {.attr = *a, .tier = tier, .force = force, .fn = fn, .arg = arg};
+
+	tool_submit(n, &j, evict_job);
+}
+
+static void prefetch_job(struct work *w)
+{
+	struct tool_job *j = container_of(w, struct tool_job, work);
+	struct version *v = NULL;
+	int r = version_hold(j->n, &j->attr, &v);
+
+	if (r == 0)
+		r = version_prefetch_wait(v);
+	version_close(v);
+	j->fn(j->arg, r);
+	free(j);
+}
+
+void node_prefetch(struct node *n, const struct msg_attr *a, node_done_fn fn, void *arg)
+{
+	struct tool_job j = {.attr = *a, .fn = fn, .arg = arg};
+
+	tool_submit(n, &j, prefetch_job);
+}
+
+int node_replicas(struct node *n, const struct msg_attr *a, struct node_replicas *ret)
+{
+	struct node_replicas sum = {.blocks = a->block_size ? block_count(a->size, a->block_size) : 0};
+
+	for (uint64_t i = 0; i < sum.blocks; i++) {
+		struct block_shard *s = block_lock(n, a->id, (uint32_t)i);
+		struct block *b = block_find(s, a->id, (uint32_t)i);
+
+		if (b && (b->flags & BLOCK_MEM))
+			sum.in_dram++;
+		if (b && (b->flags & BLOCK_SSD))
+			sum.in_ssd++;
+		if (b && (b->flags & BLOCK_SUM) && sum.blocks == 1) {
+			sum.checksum = b->sum;
+			sum.has_checksum = true;
+		}
+		pthread_mutex_unlock(&s->lock);
+	}
+	*ret = sum;
+	return 0;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------------------ */
+
+void node_get_stats(struct node *n, struct node_stats *ret)
+{
+	struct ssd_stats ssd = {0};
+
+	*ret = (struct node_stats){
+	    .dram_capacity = n->capacity,
+	    .dram_used = count_get(n, dram_used),
+	    .dram_reserved = count_get(n, dram_reserved),
+	    .dram_zombie = count_get(n, dram_zombie),
+	    .dram_objects = count_get(n, mem_blocks),
+	    .ssd_objects = count_get(n, ssd_blocks),
+	    .hits_mem_local = count_get(n, hits_mem_local),
+	    .hits_ssd_local = count_get(n, hits_ssd_local),
+	    .hits_unknown = count_get(n, hits_unknown),
+	    .miss_never = count_get(n, miss[MSG_MISS_NEVER]),
+	    .miss_evicted = count_get(n, miss[MSG_MISS_EVICTED]),
+	    .miss_expired = count_get(n, miss[MSG_MISS_EXPIRED]),
+	    .miss_owner_lost = count_get(n, miss[MSG_MISS_LOST]),
+	    .puts = count_get(n, puts),
+	    .put_bytes = count_get(n, put_bytes),
+	    .puts_revoked = count_get(n, puts_revoked),
+	    .put_nospace = count_get(n, put_nospace),
+	    .gets_bytes = count_get(n, gets_bytes),
+	    .refills = count_get(n, refills),
+	    .refill_bytes = count_get(n, refill_bytes),
+	    .refill_failures = count_get(n, refill_failures),
+	    .evictions_dram = count_get(n, evictions_dram),
+	    .evictions_ssd = count_get(n, evictions_ssd),
+	    .persists = count_get(n, persists),
+	    .persist_bytes = count_get(n, persist_bytes),
+	    .persist_failures = count_get(n, persist_failures),
+	    .persist_dropped = count_get(n, persist_dropped),
+	    .checksum_errors = count_get(n, checksum_errors),
+	    .stale_routes = count_get(n, stale_routes),
+	    .private_versions = count_get(n, private_versions),
+	    .open_versions = count_get(n, open_versions),
+	    .blocks = count_get(n, blocks),
+	    .parked = count_get(n, parked),
+	    .master_messages = count_get(n, master_messages),
+	};
+	if (!n->ssd)
+		return;
+	ssd_stats(n->ssd, &ssd);
+	ret->ssd_capacity = ssd.capacity;
+	ret->ssd_used = ssd.used;
+	ret->persist_backlog_bytes = ssd.backlog;
+}
+
+int node_get_ssd_stats(struct node *n, struct ssd_stats *ret)
+{
+	if (!n->ssd)
+		return -ENODATA;
+	ssd_stats(n->ssd, ret);
+	return 0;
+}

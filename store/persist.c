@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Persist: the master asks for a published block to be copied to the SSD tier (MSG_SSD_PERSIST). The device writes
+ * straight from the mapped memory file, which is pinned meanwhile; SsdReplicaCommit makes the copy a replica, if the
+ * master still wants it. Nothing here ever touches the put, which completed before.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "store/impl.h"
+
+struct persist {
+	struct work work;
+	struct list link; /* in persist_pending */
+	struct node *n;
+	struct block *b; /* BLOCK_PERSIST and a pin keep it */
+};
+
+static void submit(struct persist *p);
+
+/* The persist is over: unpins, and frees a copy that is not wanted. committed: the master has the replica. */
+static void finish(struct persist *p, bool written, bool committed)
+{
+	struct node *n = p->n;
+	struct block *b = p->b;
+	struct block_shard *s = block_lock(n, b->put_id, b->index);
+
+	b->flags &= ~(uint32_t)BLOCK_PERSIST;
+	if (committed)
+		block_set_ssd(n, b, true);
+	if (written) {
+		if (committed)
+			ssd_commit_done(n->ssd, block_key(b));
+		else
+			ssd_drop(n->ssd, block_key(b));
+	}
+	b->pins--;
+	pthread_mutex_lock(&n->policy_lock);
+	policy_ready(n->policy, &b->policy);
+	pthread_mutex_unlock(&n->policy_lock);
+	block_settle(n, s, b);
+	pthread_mutex_unlock(&s->lock);
+	free(p);
+	/* Those who wait for room may find it evictable now. */
+	evict_check(n);
+	pthread_mutex_lock(&n->persist_lock);
+	if (!--n->persist_running)
+		pthread_cond_broadcast(&n->persist_idle);
+	pthread_mutex_unlock(&n->persist_lock);
+}
+
+static void commit_answer(void *arg, const struct msg *answer)
+{
+	struct persist *p = arg;
+	bool ok = answer->status == 0 && answer->n_items == 1 && answer->items[0].status == 0;
+
+	finish(p, true, ok);
+}
+
+/* One that found the queue full may be tried again: a write has left it. */
+static void submit_pending(struct node *n)
+{
+	struct persist *p = NULL;
+
+	pthread_mutex_lock(&n->persist_lock);
+	if (!list_empty(&n->persist_pending)) {
+		p = list_first(&n->persist_pending, struct persist, link);
+		list_del(&p->link);
+	}
+	pthread_mutex_unlock(&n->persist_lock);
+	if (p)
+		submit(p);
+}
+
+static void written(void *arg, int err, uint64_t sum)
+{
+	struct persist *p = arg;
+	struct node *n = p->n;
+	struct block *b = p->b;
+	struct msg *m;
+
+	if (err < 0) {
+		if (err == -ENOBUFS || err == -ENOSPC)
+			count_add(n, persist_dropped, 1);
+		else if (err != -ECANCELED)
+			count_add(n, persist_failures, 1);
+		finish(p, false, false);
+		submit_pending(n);
+		return;
+	}
+	count_add(n, persists, 1);
+	count_add(n, persist_bytes, b->len);
+	m = msg_new(MSG_SSD_COMMIT);
+	if (m && msg_alloc_items(m, 1) == 0) {
+		struct block_shard *s = block_lock(n, b->put_id, b->index);
+
+		b->sum = sum;
+		b->flags |= BLOCK_SUM;
+		m->items[0] = (struct msg_item){.put_id = b->put_id, .block = b->index, .bytes = b->len};
+		pthread_mutex_unlock(&s->lock);
+		node_call(n, m, commit_answer, p);
+	} else {
+		msg_free(m);
+		finish(p, true, false);
+	}
+	submit_pending(n);
+}
+
+static void submit(struct persist *p)
+{
+	struct block *b = p->b;
+	uint64_t sum = b->sum;
+	/* The pin keeps map, len and the key as they are. */
+	int r = ssd_write(p->n->ssd, block_key(b), b->map, b->len, (b->flags & BLOCK_SUM) ? &sum : NULL, 0, written, p);
+
+	if (r == -EAGAIN) {
+		pthread_mutex_lock(&p->n->persist_lock);
+		list_add_tail(&p->link, &p->n->persist_pending);
+		pthread_mutex_unlock(&p->n->persist_lock);
+	} else if (r < 0) {
+		written(p, r, 0);
+	}
+}
+
+static void persist_job(struct work *w)
+{
+	submit(container_of(w, struct persist, work));
+}
+
+/* Pins the block for its way to the device. Call with the shard locked. */
+static int prepare(struct node *n, struct block *b, struct persist *p)
+{
+	int r;
+
+	if (!b || !(b->flags & BLOCK_MEM) || (b->flags & (BLOCK_DROP | BLOCK_PERSIST | BLOCK_EVICT | BLOCK_SSD)))
+		return -ENOENT;
+	r = block_map(n, b);
+	if (r < 0)
+		return r;
+	b->pins++;
+	b->flags |= BLOCK_PERSIST;
+	*p = (struct persist){.n = n, .b = b};
+	list_init(&p->link);
+	return 0;
+}
+
+void persist_items(struct node *n, const struct msg_item *items, size_t n_items)
+{
+	if (!n->ssd)
+		return;
+	for (size_t i = 0; i < n_items; i++) {
+		struct persist *p = malloc(sizeof(*p));
+		struct block_shard *s;
+		int r;
+
+		if (!p) {
+			count_add(n, persist_failures, 1);
+			continue;
+		}
+		s = block_lock(n, items[i].put_id, items[i].block);
+		r = prepare(n, block_find(s, items[i].put_id, items[i].block), p);
+		pthread_mutex_unlock(&s->lock);
+		if (r < 0) {
+			free(p);
+			continue; /* deleted or evicted meanwhile: nothing to copy */
+		}
+		pthread_mutex_lock(&n->persist_lock);
+		n->persist_running++;
+		pthread_mutex_unlock(&n->persist_lock);
+		workq_submit(n->wq, &p->work, persist_job);
+	}
+}
+
+void persist_drain(struct node *n)
+{
+	pthread_mutex_lock(&n->persist_lock);
+	while (n->persist_running) {
+		struct persist *p;
+
+		if (list_empty(&n->persist_pending)) {
+			pthread_cond_wait(&n->persist_idle, &n->persist_lock);
+			continue;
+		}
+		p = list_first(&n->persist_pending, struct persist, link);
+		list_del(&p->link);
+		pthread_mutex_unlock(&n->persist_lock);
+		finish(p, false, false);
+		pthread_mutex_lock(&n->persist_lock);
+	}
+	pthread_mutex_unlock(&n->persist_lock);
+}
+
+/* The master's word on what the ring lost: objects without any replica are gone. */
+static void evict_answer(void *arg, const struct msg *answer)
+{
+	struct node *n = arg;
+
+	for (size_t i = 0; i < answer->n_items; i++)
+		if (answer->items[i].flags & MSG_ITEM_GONE)
+			node_tell_gone(n, answer->items[i].put_id, 0, NULL);
+}
+
+void persist_evicted(void *arg, const struct ssd_key *keys, size_t n_keys)
+{
+	struct node *n = arg;
+	struct msg *m = msg_new(MSG_SSD_EVICT);
+	size_t k = 0;
+
+	if (m && msg_alloc_items(m, n_keys) < 0)
+		m = msg_free(m);
+	for (size_t i = 0; i < n_keys; i++) {
+		struct block_shard *s = block_lock(n, keys[i].id, keys[i].block);
+		struct block *b = block_find(s, keys[i].id, keys[i].block);
+
+		if (b && (b->flags & BLOCK_SSD)) {
+			block_set_ssd(n, b, false);
+			b->flags &= ~(uint32_t)BLOCK_HELD;
+			count_add(n, evictions_ssd, 1);
+			if (m && !(b->flags & BLOCK_DROP))
+				m->items[k++] = (struct msg_item){.put_id = b->put_id, .block = b->index};
+			block_settle(n, s, b);
+		}
+		pthread_mutex_unlock(&s->lock);
+	}
+	if (m && k) {
+		m->n_items = k;
+		node_call(n, m, evict_answer, n);
+	} else {
+		msg_free(m);
+	}
+}

@@ -1,0 +1,711 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bytes of private versions. A write whose range is granted and allocated is one pwrite() on the caller's thread;
+ * whatever must first get a ticket, room or a copy of an older version is a job, one at a time for a put (put.work).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/impl.h"
+
+#define COPY_CHUNK (1u << 20)
+#define WRITE_SEGMENTS 4
+
+/* ---- quiet -------------------------------------------------------------------------------------------------- */
+
+void put_freeze(struct put *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->frozen++;
+	while (p->users || p->state == PUT_PUBLISHING)
+		pthread_cond_wait(&p->settled, &p->lock);
+	pthread_mutex_unlock(&p->lock);
+}
+
+void put_thaw(struct put *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->frozen--;
+	pthread_cond_broadcast(&p->settled);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void user_done(struct put *p)
+{
+	pthread_mutex_lock(&p->lock);
+	if (!--p->users)
+		pthread_cond_broadcast(&p->settled);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- files -------------------------------------------------------------------------------------------------- */
+
+/* Call with p->lock held, or with users kept out. */
+static void drop_block(struct put *p, struct put_block *b)
+{
+	if (b->fd >= 0) {
+		close(b->fd);
+		segment_unlink(p->n->seg, b->alloc);
+	}
+	b->fd = -1;
+	b->filled = 0;
+}
+
+void put_forget_files(struct put *p)
+{
+	for (size_t i = 0; i < p->n_blocks; i++) {
+		if (p->blocks[i].fd >= 0)
+			close(p->blocks[i].fd);
+		count_sub(p->n, dram_reserved, p->blocks[i].granted);
+	}
+	free(p->blocks);
+	p->blocks = NULL;
+	p->n_blocks = 0;
+	p->ticket = 0;
+	p->state = PUT_CLEAN;
+}
+
+static void revoke_answer(void *arg, const struct msg *m)
+{
+	space_freed(arg);
+}
+
+void put_discard_files(struct put *p)
+{
+	uint64_t ticket = p->ticket;
+	struct msg *m;
+
+	for (size_t i = 0; i < p->n_blocks; i++)
+		drop_block(p, &p->blocks[i]);
+	put_forget_files(p);
+	m = ticket ? msg_new(MSG_PUT_REVOKE) : NULL;
+	if (!m)
+		return;
+	m->u.put.ticket = ticket;
+	count_add(p->n, puts_revoked, 1);
+	node_call(p->n, m, revoke_answer, p->n);
+}
+
+void put_discard(struct put *p)
+{
+	put_discard_files(p);
+	p->base = version_close(p->base);
+}
+
+/* ---- room --------------------------------------------------------------------------------------------------- */
+
+struct extend {
+	struct put *p;
+	uint32_t block;
+	uint64_t bytes;
+};
+
+static struct msg *make_extend(void *arg)
+{
+	struct extend *x = arg;
+	struct msg *m = msg_new(MSG_PUT_EXTEND);
+
+	if (!m || msg_alloc_items(m, 1) < 0)
+		return msg_free(m);
+	m->u.put.ticket = x->p->ticket;
+	m->items[0] = (struct msg_item){.block = x->block, .bytes = x->bytes};
+	return m;
+}
+
+/* Raises the grant of a block to want bytes, or at least to need. Only evicts for need. */
+static int grant(struct put *p, uint32_t block, uint64_t need, uint64_t want)
+{
+	struct extend x = {.p = p, .block = block, .bytes = want};
+	struct msg *answer = NULL, *m = make_extend(&x);
+	struct put_block *b;
+	int r = m ? node_call_wait(p->n, m, &answer) : -ENOMEM;
+
+	if (r == -ENOSPC) {
+		answer = msg_free(answer);
+		x.bytes = need;
+		r = space_call(p->n, make_extend, &x, need, &answer);
+	}
+	if (r == 0 && answer->n_items != 1)
+		r = -EPROTO;
+	if (r == 0) {
+		pthread_mutex_lock(&p->lock);
+		b = &p->blocks[block];
+		b->alloc = answer->items[0].alloc;
+		count_add(p->n, dram_reserved, answer->items[0].bytes - b->granted);
+		b->granted = answer->items[0].bytes;
+		pthread_mutex_unlock(&p->lock);
+		if (answer->items[0].bytes < need)
+			r = -ENOSPC;
+	}
+	msg_free(answer);
+	evict_check(p->n);
+	return r;
+}
+
+/* Makes the block's file at least len long, all of it allocated. */
+static int fill_block(struct put *p, uint32_t block, uint64_t len, uint64_t guess)
+{
+	struct put_block *b = &p->blocks[block];
+	uint64_t hint = segment_reserve_hint(b->filled, len, guess < p->block_size ? guess : p->block_size);
+	int fd = b->fd, r = 0;
+
+	if (hint > p->block_size)
+		hint = p->block_size;
+	if (b->granted < segment_charge(hint))
+		r = grant(p, block, segment_charge(len), segment_charge(hint));
+	if (r < 0)
+		return r;
+	if (b->granted < segment_charge(hint))
+		hint = len;
+	if (fd < 0)
+		r = segment_create(p->n->seg, b->alloc, &fd);
+	if (r < 0)
+		return r;
+	r = segment_reserve(p->n->seg, fd, hint);
+	pthread_mutex_lock(&p->lock);
+	b->fd = fd;
+	if (r == 0)
+		b->filled = hint;
+	pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
+static int grow_blocks(struct put *p, size_t want)
+{
+	struct put_block *blocks;
+
+	if (want <= p->n_blocks)
+		return 0;
+	blocks = calloc(want, sizeof(*blocks));
+	if (!blocks)
+		return -ENOMEM;
+	pthread_mutex_lock(&p->lock);
+	if (p->n_blocks)
+		memcpy(blocks, p->blocks, p->n_blocks * sizeof(*blocks));
+	for (size_t i = p->n_blocks; i < want; i++)
+		blocks[i].fd = -1;
+	free(p->blocks);
+	p->blocks = blocks;
+	p->n_blocks = want;
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+/* Everything below end is granted and allocated afterwards; end may be beyond the size. The put is PUT_OPEN. */
+static int fill_to(struct put *p, uint64_t end, uint64_t guess)
+{
+	uint64_t blocks = block_count(end, p->block_size), i;
+	int r;
+
+	if (end > INT64_MAX || blocks > MSG_MAX_ITEMS)
+		return -EFBIG;
+	r = grow_blocks(p, blocks);
+	/* The blocks before the one where the object ends are full. */
+	for (i = p->size ? (p->size - 1) / p->block_size : 0; r == 0 && i < blocks; i++) {
+		uint64_t len = block_len(end, p->block_size, i);
+		uint64_t part = guess > i * p->block_size ? guess - i * p->block_size : 0;
+
+		if (p->blocks[i].filled < len)
+			r = fill_block(p, (uint32_t)i, len, part);
+	}
+	return r;
+}
+
+/* ---- a copy of its own -------------------------------------------------------------------------------------- */
+
+static int copy_base(struct put *p, struct version *base, uint64_t keep)
+{
+	char *buf = malloc(COPY_CHUNK);
+	uint64_t off = 0;
+	int r = buf ? 0 : -ENOMEM;
+
+	while (r == 0 && off < keep) {
+		uint64_t in = off % p->block_size, len = p->block_size - in;
+
+		if (len > keep - off)
+			len = keep - off;
+		if (len > COPY_CHUNK)
+			len = COPY_CHUNK;
+		r = version_read_wait(base, off, buf, len);
+		if (r == 0 && pwrite(p->blocks[off / p->block_size].fd, buf, len, (off_t)in) != (ssize_t)len)
+			r = -EIO;
+		off += len;
+	}
+	free(buf);
+	return r;
+}
+
+/* It has bytes of its own now: the name, if there is one, stands for it here. */
+static void expose(struct put *p)
+{
+	pthread_mutex_lock(&p->n->overlay.lock);
+	pthread_mutex_lock(&p->lock);
+	p->exposed = p->named;
+	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_unlock(&p->n->overlay.lock);
+}
+
+int put_unshare(struct put *p, uint64_t keep)
+{
+	struct version *base = p->base;
+	int r;
+
+	if (p->state == PUT_OPEN)
+		return 0;
+	if (!base || keep > base->size)
+		keep = base ? base->size : 0;
+	/* A block size of the namespace's own today, not the old version's. */
+	r = put_start_wait(p, keep ? keep : SEGMENT_PAGE);
+	if (r == 0) {
+		uint64_t size = p->size;
+
+		p->size = 0;
+		r = keep ? fill_to(p, keep, keep) : 0;
+		if (r == 0)
+			r = copy_base(p, base, keep);
+		p->size = size < keep || r < 0 ? size : keep;
+	}
+	if (r < 0) {
+		put_discard_files(p);
+	} else {
+		p->base = NULL;
+		version_close(base);
+		expose(p);
+	}
+	return r;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------ */
+
+struct segment_io {
+	int fd;
+	uint64_t off;
+	size_t len;
+};
+
+/*
+ * The files that [off, off + len) lies in, and the right to use them until user_done(). Returns their number; 0 when
+ * the range is not there yet, or is spread over too many, or the put is frozen by somebody else than the caller. Call
+ * with p->lock held.
+ */
+static int take_range(struct put *p, uint64_t off, size_t len, bool froze_it, struct segment_io io[WRITE_SEGMENTS])
+{
+	int n = 0;
+
+	if (p->state != PUT_OPEN || (p->frozen && !froze_it) || !len || off > (uint64_t)INT64_MAX - len)
+		return 0;
+	while (len) {
+		uint64_t i = off / p->block_size, in = off % p->block_size;
+		size_t part = len < p->block_size - in ? len : (size_t)(p->block_size - in);
+
+		if (n == WRITE_SEGMENTS || i >= p->n_blocks || p->blocks[i].filled < in + part)
+			return 0;
+		io[n++] = (struct segment_io){p->blocks[i].fd, in, part};
+		off += part;
+		len -= part;
+	}
+	p->users++;
+	return n;
+}
+
+static int write_range(const struct segment_io *io, int n, const char *buf)
+{
+	for (int i = 0; i < n; i++) {
+		size_t done = 0;
+
+		while (done < io[i].len) {
+			ssize_t w = pwrite(io[i].fd, buf + done, io[i].len - done, (off_t)(io[i].off + done));
+
+			if (w < 0 && errno == EINTR)
+				continue;
+			if (w <= 0)
+				return w < 0 ? -errno : -EIO;
+			done += (size_t)w;
+		}
+		buf += io[i].len;
+	}
+	return 0;
+}
+
+/* The bytes up to end are in the files. */
+static void written(struct put *p, uint64_t end)
+{
+	pthread_mutex_lock(&p->lock);
+	if (p->size < end)
+		p->size = end;
+	p->dirty = true;
+	p->attr.mtime_ns = p->attr.ctime_ns = clock_real_ns();
+	if (!--p->users)
+		pthread_cond_broadcast(&p->settled);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* 1: written. 0: a job must make way first. */
+static int write_now(struct put *p, uint64_t off, const void *buf, size_t len, bool froze_it)
+{
+	struct segment_io io[WRITE_SEGMENTS];
+	int n, r;
+
+	pthread_mutex_lock(&p->lock);
+	n = take_range(p, off, len, froze_it, io);
+	pthread_mutex_unlock(&p->lock);
+	if (!n)
+		return 0;
+	r = write_range(io, n, buf);
+	if (r < 0) {
+		user_done(p);
+		return r;
+	}
+	written(p, off + len);
+	return 1;
+}
+
+bool put_write_ready(struct put *p, uint64_t off, size_t len)
+{
+	struct segment_io io[WRITE_SEGMENTS];
+	bool ready;
+
+	pthread_mutex_lock(&p->lock);
+	ready = take_range(p, off, len, false, io) > 0;
+	if (ready)
+		p->users--;
+	pthread_mutex_unlock(&p->lock);
+	return ready;
+}
+
+enum io_kind {
+	IO_WRITE,
+	IO_APPEND,
+	IO_TRUNCATE,
+	IO_ALLOCATE,
+	IO_READ,
+};
+
+struct io_op {
+	struct work work;
+	struct put *p; /* a reference */
+	enum io_kind kind;
+	uint64_t off;
+	size_t len;
+	const void *buf;
+	void *into;
+	bool keep_size;
+	node_done_fn fn;
+	put_read_fn read_fn;
+	void *arg;
+};
+
+/* One block's part after the other, so that any number of blocks will do. */
+static int write_parts(struct put *p, uint64_t off, const char *buf, size_t len)
+{
+	while (len) {
+		uint64_t in = off % p->block_size;
+		size_t part = len < p->block_size - in ? len : (size_t)(p->block_size - in);
+		int r = write_now(p, off, buf, part, true);
+
+		if (r <= 0)
+			return r ? r : -EIO;
+		off += part;
+		buf += part;
+		len -= part;
+	}
+	return 0;
+}
+
+static uint64_t size_guess(struct put *p)
+{
+	return atomic_load_explicit(&p->n->guess[p->dir % GUESS_SLOTS], memory_order_relaxed);
+}
+
+static int write_slow(struct put *p, uint64_t off, const void *buf, size_t len)
+{
+	int r;
+
+	if (off > (uint64_t)INT64_MAX - len)
+		return -EFBIG;
+	r = put_unshare(p, UINT64_MAX);
+	if (r == 0)
+		r = fill_to(p, off + len, size_guess(p));
+	if (r == 0)
+		r = write_parts(p, off, buf, len);
+	return r;
+}
+
+int put_trim(struct put *p, uint64_t size)
+{
+	uint64_t keep = block_count(size, p->block_size ? p->block_size : 1);
+	int r = 0;
+
+	for (size_t i = 0; i < p->n_blocks && r == 0; i++) {
+		struct put_block *b = &p->blocks[i];
+		uint64_t len = i < keep ? block_len(size, p->block_size, i) : 0;
+
+		if (!len) {
+			drop_block(p, b);
+		} else if (b->filled > len) {
+			r = segment_trim(p->n->seg, b->fd, len, NULL);
+			b->filled = r < 0 ? b->filled : len;
+		}
+	}
+	return r;
+}
+
+static int truncate_slow(struct put *p, uint64_t size)
+{
+	int r = 0;
+
+	if (size > INT64_MAX)
+		return -EFBIG;
+	if (size == p->size && !p->born)
+		return 0;
+	if (p->state == PUT_CLEAN && size == 0) {
+		/* Nothing of the old version is wanted: no copy. */
+		p->base = version_close(p->base);
+	} else {
+		r = put_unshare(p, size);
+		if (r == 0 && size > p->size)
+			r = fill_to(p, size, size);
+		else if (r == 0)
+			r = put_trim(p, size);
+	}
+	if (r == 0) {
+		pthread_mutex_lock(&p->lock);
+		p->dirty = p->dirty || size != p->size;
+		p->born = p->born || size == 0;
+		p->size = size;
+		p->attr.mtime_ns = p->attr.ctime_ns = clock_real_ns();
+		pthread_mutex_unlock(&p->lock);
+		if (p->state == PUT_CLEAN)
+			expose(p);
+	}
+	return r;
+}
+
+static int allocate_slow(struct put *p, uint64_t off, uint64_t len, bool keep_size)
+{
+	uint64_t end;
+	int r;
+
+	if (!len || off > (uint64_t)INT64_MAX - len)
+		return len ? -EFBIG : -EINVAL;
+	end = off + len;
+	r = put_unshare(p, UINT64_MAX);
+	if (r == 0)
+		r = fill_to(p, end, end);
+	if (r < 0 || keep_size)
+		return r;
+	pthread_mutex_lock(&p->lock);
+	if (p->size < end) {
+		p->size = end;
+		p->dirty = true;
+		p->attr.mtime_ns = p->attr.ctime_ns = clock_real_ns();
+	}
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+static void io_job(struct work *w)
+{
+	struct io_op *op = container_of(w, struct io_op, work);
+	struct put *p = op->p;
+	int r;
+
+	pthread_mutex_lock(&p->work);
+	/* A publish on its way ends first; it needs no job to do so. */
+	put_freeze(p);
+	switch (op->kind) {
+	case IO_WRITE:
+		r = write_slow(p, op->off, op->buf, op->len);
+		break;
+	case IO_APPEND:
+		r = write_slow(p, p->size, op->buf, op->len);
+		break;
+	case IO_TRUNCATE:
+		r = truncate_slow(p, op->off);
+		break;
+	default:
+		r = allocate_slow(p, op->off, op->len, op->keep_size);
+		break;
+	}
+	put_thaw(p);
+	pthread_mutex_unlock(&p->work);
+	count_sub(p->n, parked, 1);
+	op->fn(op->arg, r);
+	put_unref(p);
+	free(op);
+}
+
+static void io_submit(struct put *p, const struct io_op *what)
+{
+	struct io_op *op = malloc(sizeof(*op));
+
+	if (!op) {
+		what->fn(what->arg, -ENOMEM);
+		return;
+	}
+	*op = *what;
+	op->p = put_ref(p);
+	count_add(p->n, parked, 1);
+	workq_submit(p->n->wq, &op->work, io_job);
+}
+
+void put_write(struct put *p, uint64_t off, const void *buf, size_t len, node_done_fn fn, void *arg)
+{
+	struct io_op op = {.kind = IO_WRITE, .off = off, .buf = buf, .len = len, .fn = fn, .arg = arg};
+	int r = len ? write_now(p, off, buf, len, false) : 1;
+
+	if (r)
+		fn(arg, r < 0 ? r : 0);
+	else
+		io_submit(p, &op);
+}
+
+void put_append(struct put *p, const void *buf, size_t len, node_done_fn fn, void *arg)
+{
+	struct io_op op = {.kind = IO_APPEND, .buf = buf, .len = len, .fn = fn, .arg = arg};
+
+	io_submit(p, &op);
+}
+
+void put_truncate(struct put *p, uint64_t size, node_done_fn fn, void *arg)
+{
+	struct io_op op = {.kind = IO_TRUNCATE, .off = size, .fn = fn, .arg = arg};
+
+	io_submit(p, &op);
+}
+
+void put_allocate(struct put *p, uint64_t off, uint64_t len, bool keep_size, node_done_fn fn, void *arg)
+{
+	struct io_op op = {.kind = IO_ALLOCATE, .off = off, .len = len, .keep_size = keep_size, .fn = fn, .arg = arg};
+
+	io_submit(p, &op);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------ */
+
+static ssize_t read_range(const struct segment_io *io, int n, char *buf)
+{
+	ssize_t sum = 0;
+
+	for (int i = 0; i < n; i++) {
+		size_t done = 0;
+
+		while (done < io[i].len) {
+			ssize_t r = pread(io[i].fd, buf + done, io[i].len - done, (off_t)(io[i].off + done));
+
+			if (r < 0 && errno == EINTR)
+				continue;
+			if (r <= 0)
+				return r < 0 ? -errno : -EIO;
+			done += (size_t)r;
+		}
+		buf += done;
+		sum += (ssize_t)done;
+	}
+	return sum;
+}
+
+/*
+ * Reads what is there now: n >= 0. -EAGAIN: the put is not quiet, ask again from a job. With *ret_base: the bytes are
+ * those of that version, a reference.
+ */
+static ssize_t read_now(struct put *p, uint64_t off, void *buf, size_t len, struct version **ret_base)
+{
+	struct segment_io io[WRITE_SEGMENTS];
+	ssize_t r;
+	int n = 0;
+
+	pthread_mutex_lock(&p->lock);
+	if (off >= p->size)
+		len = 0;
+	else if (len > p->size - off)
+		len = (size_t)(p->size - off);
+	if (len && p->state == PUT_CLEAN && !p->frozen) {
+		*ret_base = version_ref(p->base);
+	} else if (len && p->state == PUT_OPEN) {
+		/* Four blocks at once at most; the caller comes back for the rest. */
+		if (len > p->block_size * (WRITE_SEGMENTS - 1))
+			len = (size_t)(p->block_size * (WRITE_SEGMENTS - 1));
+		n = take_range(p, off, len, false, io);
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (*ret_base || !len)
+		return (ssize_t)len;
+	if (!n)
+		return -EAGAIN;
+	r = read_range(io, n, buf);
+	user_done(p);
+	return r;
+}
+
+/* All of it, in a job. */
+static ssize_t read_slow(struct put *p, uint64_t off, char *buf, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		struct version *base = NULL;
+		ssize_t r = read_now(p, off + done, buf + done, len - done, &base);
+
+		if (r == -EAGAIN) {
+			pthread_mutex_lock(&p->lock);
+			while (p->frozen || p->state == PUT_PUBLISHING)
+				pthread_cond_wait(&p->settled, &p->lock);
+			pthread_mutex_unlock(&p->lock);
+			continue;
+		}
+		if (base && r > 0) {
+			int e = version_read_wait(base, off + done, buf + done, (size_t)r);
+
+			version_close(base);
+			r = e < 0 ? e : r;
+		}
+		if (r < 0)
+			return r;
+		if (!r)
+			break;
+		done += (size_t)r;
+	}
+	return (ssize_t)done;
+}
+
+static void read_job(struct work *w)
+{
+	struct io_op *op = container_of(w, struct io_op, work);
+	ssize_t r = read_slow(op->p, op->off, op->into, op->len);
+
+	count_sub(op->p->n, parked, 1);
+	op->read_fn(op->arg, r < 0 ? (int)r : 0, r < 0 ? 0 : (size_t)r);
+	put_unref(op->p);
+	free(op);
+}
+
+void put_read(struct put *p, uint64_t off, void *buf, size_t len, put_read_fn fn, void *arg)
+{
+	struct version *base = NULL;
+	ssize_t r = read_now(p, off, buf, len, &base);
+	struct io_op *op;
+
+	/* Short only at the end of file: anything else goes the slow way, from the start. */
+	if (!base && r >= 0) {
+		struct msg_attr a;
+
+		put_getattr(p, &a);
+		if ((size_t)r == len || off + (uint64_t)r >= a.size) {
+			fn(arg, 0, (size_t)r);
+			return;
+		}
+	}
+	version_close(base);
+	op = malloc(sizeof(*op));
+	if (!op) {
+		fn(arg, -ENOMEM, 0);
+		return;
+	}
+	*op = (struct io_op){
+	    .p = put_ref(p), .kind = IO_READ, .off = off, .into = buf, .len = len, .read_fn = fn, .arg = arg};
+	count_add(p->n, parked, 1);
+	workq_submit(p->n->wq, &op->work, read_job);
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/impl.h"
+
+/* Call with the shard locked. */
+static int hold_block(struct node *n, struct block *b, bool *from_ssd)
+{
+	if (!b || (b->flags & BLOCK_DROP) || !(b->flags & (BLOCK_MEM | BLOCK_SSD)))
+		return -ESTALE;
+	if (!(b->flags & BLOCK_MEM)) {
+		/* From here on the ring may not overwrite it. */
+		if (!(b->flags & BLOCK_HELD) && ssd_hold(n->ssd, block_key(b)) < 0)
+			return -ESTALE;
+		b->flags |= BLOCK_HELD;
+		*from_ssd = true;
+	}
+	b->holders++;
+	policy_access(&b->policy);
+	return 0;
+}
+
+static void release_block(struct node *n, struct block *b)
+{
+	/* The holder keeps b alive until it has the lock. */
+	struct block_shard *s = block_lock(n, b->put_id, b->index);
+
+	b->holders--;
+	if (!b->holders && (b->flags & BLOCK_MEM)) {
+		pthread_mutex_lock(&n->policy_lock);
+		policy_ready(n->policy, &b->policy);
+		pthread_mutex_unlock(&n->policy_lock);
+	}
+	block_settle(n, s, b);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static int hold(struct node *n, const struct msg_attr *a, struct version **ret, bool *from_ssd)
+{
+	uint64_t blocks = a->block_size ? block_count(a->size, a->block_size) : 0;
+	struct version *v;
+	uint32_t i;
+	int r = 0;
+
+	if (blocks > UINT32_MAX)
+		return -EFBIG;
+	v = malloc(sizeof(*v) + blocks * sizeof(v->blocks[0]));
+	if (!v)
+		return -ENOMEM;
+	v->n = n;
+	v->put_id = a->id;
+	v->size = a->size;
+	v->block_size = a->block_size;
+	v->n_blocks = (uint32_t)blocks;
+	atomic_init(&v->refs, 1);
+	for (i = 0; i < blocks && !r; i++) {
+		struct block_shard *s = block_lock(n, a->id, i);
+
+		v->blocks[i] = block_find(s, a->id, i);
+		r = hold_block(n, v->blocks[i], from_ssd);
+		pthread_mutex_unlock(&s->lock);
+	}
+	if (r < 0) {
+		for (i--; i > 0; i--)
+			release_block(n, v->blocks[i - 1]);
+		free(v);
+		return r;
+	}
+	count_add(n, open_versions, 1);
+	*ret = v;
+	return 0;
+}
+
+int version_hold(struct node *n, const struct msg_attr *a, struct version **ret)
+{
+	bool from_ssd = false;
+
+	return hold(n, a, ret, &from_ssd);
+}
+
+int version_open(struct node *n, const struct msg_attr *a, struct version **ret)
+{
+	bool from_ssd = false;
+	int r = hold(n, a, ret, &from_ssd);
+
+	if (r < 0 || !a->size)
+		return r;
+	if (from_ssd)
+		count_add(n, hits_ssd_local, 1);
+	else
+		count_add(n, hits_mem_local, 1);
+	return 0;
+}
+
+struct version *version_ref(struct version *v)
+{
+	atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed);
+	return v;
+}
+
+struct version *version_close(struct version *v)
+{
+	if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1)
+		return NULL;
+	for (uint32_t i = 0; i < v->n_blocks; i++)
+		release_block(v->n, v->blocks[i]);
+	count_sub(v->n, open_versions, 1);
+	free(v);
+	return NULL;
+}
+
+uint64_t version_size(const struct version *v)
+{
+	return v->size;
+}
+
+/* A read that met a block which is not in memory. */
+struct read_op {
+	struct block_wait wait;
+	struct version *v;
+	uint64_t off;
+	size_t left;
+	version_read_fn fn;
+	void *arg;
+	struct version_read r;
+};
+
+void version_read_done(struct version_read *r)
+{
+	for (int i = 0; i < r->n_iov; i++)
+		block_unpin(r->node, r->pins[i]);
+	r->n_iov = 0;
+}
+
+/* Adds a pinned block's part of the read. */
+static void take_block(struct read_op *op, struct block *b)
+{
+	uint64_t in = op->off % op->v->block_size;
+	size_t len = op->left < b->len - in ? op->left : (size_t)(b->len - in);
+	struct version_read *r = &op->r;
+
+	/* map and len do not change while b is pinned. */
+	r->iov[r->n_iov] = (struct iovec){.iov_base = (char *)b->map + in, .iov_len = len};
+	r->pins[r->n_iov++] = b;
+	r->len += len;
+	op->off += len;
+	op->left -= len;
+}
+
+static void read_waited(struct block_wait *w, int err);
+
+/* Runs until the read is complete (1), waits (0) or fails. heap: op may be kept. */
+static int read_step(struct read_op *op)
+{
+	while (op->left && op->r.n_iov < VERSION_READ_IOV) {
+		struct block *b = op->v->blocks[op->off / op->v->block_size];
+		int r = block_pin(op->v->n, b, &op->wait);
+
+		if (r <= 0)
+			return r;
+		take_block(op, b);
+	}
+	return 1;
+}
+
+static void read_finish(struct read_op *op, int err)
+{
+	struct node *n = op->v->n;
+	struct version *v = op->v;
+
+	count_sub(n, parked, 1);
+	if (err < 0)
+		version_read_done(&op->r);
+	else
+		count_add(n, gets_bytes, op->r.len);
+	op->fn(op->arg, err, err < 0 ? NULL : &op->r);
+	free(op);
+	version_close(v);
+}
+
+static void read_waited(struct block_wait *w, int err)
+{
+	struct read_op *op = container_of(w, struct read_op, wait);
+	int r;
+
+	if (err < 0) {
+		read_finish(op, err);
+		return;
+	}
+	take_block(op, op->v->blocks[op->off / op->v->block_size]);
+	r = read_step(op);
+	if (r)
+		read_finish(op, r < 0 ? r : 0);
+}
+
+/* All in memory, which is the usual case: no allocation. False: something must wait. */
+static bool read_inline(struct version *v, struct read_op *op)
+{
+	while (op->left && op->r.n_iov < VERSION_READ_IOV) {
+		struct block *b = v->blocks[op->off / v->block_size];
+
+		if (block_pin(v->n, b, NULL) <= 0)
+			return false;
+		take_block(op, b);
+	}
+	return true;
+}
+
+void version_read(struct version *v, uint64_t off, size_t len, version_read_fn fn, void *arg)
+{
+	struct read_op op = {.v = v, .off = off, .fn = fn, .arg = arg, .r.node = v->n}, *parked;
+	int r;
+
+	if (off < v->size)
+		op.left = len < v->size - off ? len : (size_t)(v->size - off);
+	if (read_inline(v, &op)) {
+		count_add(v->n, gets_bytes, op.r.len);
+		fn(arg, 0, &op.r);
+		return;
+	}
+	parked = malloc(sizeof(*parked));
+	if (!parked) {
+		version_read_done(&op.r);
+		fn(arg, -ENOMEM, NULL);
+		return;
+	}
+	*parked = op;
+	parked->wait.fn = read_waited;
+	/* The caller may close its handle when it is interrupted. */
+	version_ref(v);
+	count_add(v->n, parked, 1);
+	r = read_step(parked);
+	if (r)
+		read_finish(parked, r < 0 ? r : 0);
+}
+
+struct read_wait {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool over; /* lock */
+	int err;   /* lock */
+	char *buf;
+	size_t n;
+};
+
+static void read_wait_done(void *arg, int err, struct version_read *r)
+{
+	struct read_wait *w = arg;
+
+	if (!err) {
+		for (int i = 0; i < r->n_iov; i++) {
+			if (w->buf)
+				memcpy(w->buf + w->n, r->iov[i].iov_base, r->iov[i].iov_len);
+			w->n += r->iov[i].iov_len;
+		}
+		version_read_done(r);
+	}
+	pthread_mutex_lock(&w->lock);
+	w->over = true;
+	w->err = err;
+	pthread_cond_signal(&w->cond);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* One version_read(), waited for; buf NULL: only brings the bytes into memory. *n: what was read. */
+static int read_once(struct version *v, uint64_t off, char *buf, size_t len, size_t *n)
+{
+	struct read_wait w = {.buf = buf};
+
+	pthread_mutex_init(&w.lock, NULL);
+	pthread_cond_init(&w.cond, NULL);
+	version_read(v, off, len, read_wait_done, &w);
+	pthread_mutex_lock(&w.lock);
+	while (!w.over)
+		pthread_cond_wait(&w.cond, &w.lock);
+	pthread_mutex_unlock(&w.lock);
+	pthread_cond_destroy(&w.cond);
+	pthread_mutex_destroy(&w.lock);
+	*n = w.n;
+	return w.err;
+}
+
+int version_read_wait(struct version *v, uint64_t off, void *buf, size_t len)
+{
+	while (len) {
+		size_t n;
+		int r = read_once(v, off, buf, len, &n);
+
+		if (r < 0)
+			return r;
+		if (!n)
+			return -EIO; /* beyond the end: the caller's mistake, but never an endless loop */
+		off += n;
+		buf = (char *)buf + n;
+		len -= n;
+	}
+	return 0;
+}
+
+int version_prefetch_wait(struct version *v)
+{
+	for (uint32_t i = 0; i < v->n_blocks; i++) {
+		size_t n;
+		int r = read_once(v, i * v->block_size, NULL, 1, &n);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
