@@ -23,7 +23,8 @@ static int hello(struct session *s, struct errmsg *e)
 	r = ctl_call(s->stream, json_pack("{s:s}", "op", "hello"), HELLO_TIMEOUT_MS, &s->hello, e);
 	if (r)
 		return r;
-	s->mountpoint = json_str(s->hello, "mountpoint");
+	if (ctl_name_from_json(json_str(s->hello, "mountpoint"), s->mountpoint, sizeof(s->mountpoint)))
+		return errmsg_set(e, -EPROTO, "fluxkvd names no mount point");
 	if (json_u64(s->hello, "protocol") != CTL_PROTOCOL)
 		return errmsg_set(e, -EPROTO,
 				  "fluxkvd %s and fluxkv %s do not understand each other; install one version of both",

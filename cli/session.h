@@ -13,7 +13,7 @@
 struct session {
 	struct ctl_stream *stream;
 	json_t *hello; /* the daemon's answer to "hello" */
-	const char *mountpoint;
+	char mountpoint[PATH_MAX];
 	char cwd[PATH_MAX]; /* "" where it is not known */
 };
 

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Start: places and lock → master → node → mount → control socket → READY. The end goes the other way. Every step
+ * that fails undoes the ones before it, so nothing is left of a daemon that could not serve.
+ */
+#include "fuse/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "fuse/ctl.h"
+#include "fuse/fs.h"
+#include "fuse/mountpoint.h"
+#include "fuse/pidfile.h"
+#include "fuse/places.h"
+#include "fuse/report.h"
+#include "fuse/signals.h"
+#include "master/local.h"
+#include "net/status.h"
+#include "store/node.h"
+
+/* Descriptors beside those that the configuration asks for: libraries, the catalogue, files being written. */
+#define NOFILE_BASE 256u
+#define NOFILE_PER_THREAD 8u
+#define NOFILE_PER_SSD 8u
+
+struct daemon {
+	const struct daemon_args *args;
+	struct ready *ready;
+	pthread_mutex_t lock;
+	struct config cfg; /* lock, once threads run: a reload changes what can be changed */
+	char *mountpoint, *dir, *log_path, *catalogue, *control;
+	struct places places;
+	struct pidfile *pidfile;
+	struct local_master *master;
+	struct node *node;
+	struct fs *fs;
+	struct ctl *ctl;
+	struct signals *signals;
+	struct report report;
+};
+
+int daemon_configure(const struct daemon_args *args, struct config *ret, struct errmsg *e)
+{
+	struct config cfg;
+	int r;
+
+	r = config_init(&cfg);
+	if (r)
+		errmsg_set(e, r, "out of memory");
+	if (!r && args->config_file)
+		r = config_load(args->config_file, &cfg, e);
+	for (size_t i = 0; !r && i < args->n_options; i++)
+		r = config_options(args->options[i], &cfg, e);
+	if (!r)
+		r = config_check(&cfg, e);
+	if (r) {
+		config_done(&cfg);
+		return r;
+	}
+	*ret = cfg;
+	return 0;
+}
+
+/* ---- before anything is started ----------------------------------------------------------------------------- */
+
+static int name_places(struct daemon *d, struct errmsg *e)
+{
+	const struct config *c = &d->cfg;
+
+	if (asprintf(&d->dir, "%s/%s", c->run_dir, c->instance_key) < 0)
+		d->dir = NULL;
+	if (!d->dir || asprintf(&d->log_path, "%s/fluxkvd.log", d->dir) < 0)
+		d->log_path = NULL;
+	d->catalogue = config_catalog_path(c);
+	d->control = config_control_path(c);
+	if (!d->log_path || !d->catalogue || !d->control)
+		return errmsg_set(e, -ENOMEM, "out of memory");
+	return 0;
+}
+
+static int lock_instance(struct daemon *d, struct errmsg *e)
+{
+	char *path;
+	int r;
+
+	r = places_mkdir(&d->places, d->dir, 0700, e);
+	if (r)
+		return r;
+	if (asprintf(&path, "%s/fluxkvd.pid", d->dir) < 0)
+		return errmsg_set(e, -ENOMEM, "out of memory");
+	r = pidfile_lock(path, d->cfg.instance_key, &d->pidfile, e);
+	free(path);
+	return r;
+}
+
+/* In the background standard error goes to the log from here on; the person is told through the pipe. */
+static int open_log(struct daemon *d, struct errmsg *e)
+{
+	int fd, r;
+
+	if (!d->ready->background)
+		return 0;
+	r = places_expect(&d->places, d->log_path, e);
+	if (r)
+		return r;
+	fd = open(d->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+	if (fd < 0)
+		return errmsg_set(e, -errno, "%s: %s", d->log_path, strerror(errno));
+	dup2(fd, STDERR_FILENO);
+	close(fd);
+	return 0;
+}
+
+/* systemd says which device and inode its journal reads from; a standard error that was redirected is another. */
+static bool journal_reads_stderr(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long dev, ino;
+	struct stat st;
+
+	return stream && sscanf(stream, "%llu:%llu", &dev, &ino) == 2 && !fstat(STDERR_FILENO, &st) &&
+	       st.st_dev == dev && st.st_ino == ino;
+}
+
+static int check_descriptors(const struct config *c, struct errmsg *e)
+{
+	uint64_t need = NOFILE_BASE + NOFILE_PER_THREAD * c->fuse_threads + CTL_MAX_CONNECTIONS +
+			(c->ssd_enabled ? c->n_ssd * (c->ssd_shards + NOFILE_PER_SSD) : 0);
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl))
+		return errmsg_set(e, -errno, "limit of open files: %s", strerror(errno));
+	rl.rlim_cur = rl.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &rl))
+		return errmsg_set(e, -errno, "limit of open files: %s", strerror(errno));
+	if (rl.rlim_max >= need)
+		return 0;
+	return errmsg_set(e, -EMFILE,
+			  "at most %llu files may be open, and this configuration needs %llu; raise the hard limit "
+			  "(ulimit -Hn %llu, or "
+			  "LimitNOFILE= in the systemd unit)",
+			  (unsigned long long)rl.rlim_max, (unsigned long long)need, (unsigned long long)need);
+}
+
+static int check_fuse_device(struct errmsg *e)
+{
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0) {
+		close(fd);
+		return 0;
+	}
+	switch (errno) {
+	case ENOENT:
+	case ENODEV:
+	case ENXIO:
+		return errmsg_set(
+		    e, -errno,
+		    "no /dev/fuse: load the kernel's module (modprobe fuse), or give the container the device "
+		    "(--device /dev/fuse)");
+	case EACCES:
+		if (geteuid())
+			return 0; /* fusermount3 opens it for us */
+		break;
+	}
+	return errmsg_set(e, -errno,
+			  "/dev/fuse cannot be opened: %s; give the container the device (--device /dev/fuse)",
+			  strerror(errno));
+}
+
+static int prepare(struct daemon *d, struct errmsg *e)
+{
+	unsigned cleared = 0;
+	int r;
+
+	r = mountpoint_resolve(d->args->mountpoint, &d->mountpoint, e);
+	if (!r)
+		r = name_places(d, e);
+	if (!r)
+		r = lock_instance(d, e);
+	if (!r)
+		r = open_log(d, e);
+	if (!r)
+		r = check_descriptors(&d->cfg, e);
+	if (!r)
+		r = check_fuse_device(e);
+	if (!r)
+		r = mountpoint_prepare(d->mountpoint, &cleared, e);
+	if (!r && cleared)
+		log_warn("%s: unmounted what a fluxkvd that died had left there", d->mountpoint);
+	return r;
+}
+
+/* ---- the parts ---------------------------------------------------------------------------------------------- */
+
+/* The catalogue and what SQLite puts beside it, to be removed if they are new and the start fails. */
+static int expect_catalogue(struct daemon *d, struct errmsg *e)
+{
+	static const char *const suffixes[] = {"", "-wal", "-shm"};
+	char *dir = strdup(d->catalogue), *slash, *path;
+	int r;
+
+	slash = dir ? strrchr(dir, '/') : NULL;
+	if (!slash) {
+		free(dir);
+		return errmsg_set(e, -EINVAL, "catalogue %s: the path must be absolute", d->catalogue);
+	}
+	*slash = '\0';
+	r = places_mkdir(&d->places, *dir ? dir : "/", 0700, e);
+	free(dir);
+	for (size_t i = 0; !r && i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		if (asprintf(&path, "%s%s", d->catalogue, suffixes[i]) < 0)
+			return errmsg_set(e, -ENOMEM, "out of memory");
+		r = places_expect(&d->places, path, e);
+		free(path);
+	}
+	return r;
+}
+
+static int start_master(struct daemon *d, struct errmsg *e)
+{
+	struct local_master_config cfg = {
+	    .catalogue = d->catalogue,
+	    .auto_namespace = d->cfg.auto_namespace,
+	    .default_block_size = d->cfg.block_size,
+	    .put_deadline_ns = d->cfg.put_deadline * NS_PER_MS,
+	    .root_mode = S_IFDIR | 0755,
+	    .root_uid = geteuid(),
+	    .root_gid = getegid(),
+	};
+	int r;
+
+	r = expect_catalogue(d, e);
+	return r ? r : local_master_start(&cfg, &d->master, e);
+}
+
+static int start_node(struct daemon *d, struct errmsg *e)
+{
+	const struct config *c = &d->cfg;
+	size_t n = c->ssd_enabled ? c->n_ssd : 0;
+	const char **paths = calloc(n + 1, sizeof(*paths));
+	uint64_t *limits = calloc(n + 1, sizeof(*limits));
+	struct node_config cfg = {
+	    .master = local_master_channel(d->master),
+	    .instance_key = c->instance_key,
+	    .cluster_name = c->cluster_name,
+	    .run_dir = c->run_dir,
+	    .dram = c->dram,
+	    .ssd_paths = paths,
+	    .ssd_limits = limits,
+	    .n_ssd = n,
+	    .ssd_direct = c->ssd_direct,
+	    .ssd_io_depth = (unsigned)c->ssd_io_depth,
+	    .ssd_shards = (unsigned)c->ssd_shards,
+	    .ssd_retry_seconds = (unsigned)(c->ssd_retry / 1000),
+	    .persist_backlog = c->persist_backlog,
+	};
+	int r;
+
+	for (size_t i = 0; paths && limits && i < n; i++) {
+		paths[i] = c->ssd[i].path;
+		limits[i] = c->ssd[i].limit;
+	}
+	r = paths && limits ? node_start(&cfg, &d->node, e) : errmsg_set(e, -ENOMEM, "out of memory");
+	free(limits);
+	free(paths);
+	return r;
+}
+
+static int take_text(char *text, char **ret, size_t *ret_len)
+{
+	if (!text)
+		return -ENOMEM;
+	*ret = text;
+	*ret_len = strlen(text);
+	return 0;
+}
+
+static char *text_of_status(struct daemon *d)
+{
+	json_t *status = report_status(&d->report);
+	char *text = status ? status_text(status) : NULL;
+
+	json_decref(status);
+	return text;
+}
+
+static char *text_of_config(struct daemon *d)
+{
+	char *text;
+
+	pthread_mutex_lock(&d->lock);
+	text = config_dump(&d->cfg);
+	pthread_mutex_unlock(&d->lock);
+	return text;
+}
+
+static int virtual_text(void *arg, enum fs_virtual which, char **ret, size_t *ret_len)
+{
+	struct daemon *d = arg;
+
+	switch (which) {
+	case FS_VIRTUAL_STATUS:
+		return take_text(text_of_status(d), ret, ret_len);
+	case FS_VIRTUAL_METRICS:
+		return take_text(report_metrics(&d->report), ret, ret_len);
+	case FS_VIRTUAL_CONFIG:
+		return take_text(text_of_config(d), ret, ret_len);
+	case FS_VIRTUAL_VERSION:
+		return take_text(strdup(PACKAGE_VERSION "\n"), ret, ret_len);
+	default:
+		return -ENOENT;
+	}
+}
+
+static int start_fs(struct daemon *d, struct errmsg *e)
+{
+	struct fs_config cfg = {
+	    .node = d->node,
+	    .mountpoint = d->mountpoint,
+	    .source = d->args->source,
+	    .instance_key = d->cfg.instance_key,
+	    .options = "nosuid,nodev",
+	    .allow_other = d->cfg.allow_other,
+	    .ro = d->cfg.read_only,
+	    .negative_timeout = (double)d->cfg.negative_timeout / 1000,
+	    .entry_timeout = (double)d->cfg.entry_timeout / 1000,
+	    .attr_timeout = (double)d->cfg.entry_timeout / 1000,
+	    .threads = (unsigned)d->cfg.fuse_threads,
+	    .text = virtual_text,
+	    .text_arg = d,
+	};
+	return fs_mount(&cfg, &d->fs, e);
+}
+
+static json_t *ctl_hello(void *arg)
+{
+	return report_hello(arg);
+}
+
+static json_t *ctl_status(void *arg)
+{
+	return report_status(arg);
+}
+
+static int start_ctl(struct daemon *d, struct errmsg *e)
+{
+	struct ctl_config cfg = {
+	    .path = d->control,
+	    .mode = d->cfg.control_mode,
+	    .node = d->node,
+	    .master = local_master_channel(d->master),
+	    .hello = ctl_hello,
+	    .status = ctl_status,
+	    .arg = &d->report,
+	};
+	return ctl_start(&cfg, &d->ctl, e);
+}
+
+static void fill_report(struct daemon *d)
+{
+	d->report = (struct report){
+	    .instance = d->cfg.instance_key,
+	    .cluster = d->cfg.cluster_name,
+	    .source = d->args->source,
+	    .mountpoint = d->mountpoint,
+	    .started = clock_ns(),
+	    .node = d->node,
+	    .master = d->master,
+	};
+}
+
+/* ---- signals ------------------------------------------------------------------------------------------------ */
+
+static void on_stop(void *arg, int sig)
+{
+	struct daemon *d = arg;
+
+	log_info("signal %d: stopping", sig);
+	sd_notify(0, "STOPPING=1\nSTATUS=finishing what runs");
+	fs_exit(d->fs);
+}
+
+static void reopen_log(struct daemon *d)
+{
+	struct errmsg e;
+
+	if (open_log(d, &e))
+		log_warn("reload: %s, going on with the old log", e.text);
+}
+
+static void take_over(struct daemon *d, const struct config *new)
+{
+	char *live, *restart;
+
+	pthread_mutex_lock(&d->lock);
+	if (config_reloadable_diff(&d->cfg, new, &live, &restart)) {
+		pthread_mutex_unlock(&d->lock);
+		log_warn("reload: out of memory, nothing is changed");
+		return;
+	}
+	config_apply_live(&d->cfg, new);
+	log_set_level(d->cfg.log_level);
+	pthread_mutex_unlock(&d->lock);
+	if (*live)
+		log_info("reload: %s changed", live);
+	if (*restart)
+		log_warn("reload: %s changed in the configuration; that takes effect at the next start", restart);
+	if (!*live && !*restart)
+		log_info("reload: nothing changed");
+	free(live);
+	free(restart);
+}
+
+static void on_reload(void *arg)
+{
+	struct daemon *d = arg;
+	struct config new;
+	struct errmsg e;
+
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(clock_ns() / 1000));
+	reopen_log(d);
+	if (daemon_configure(d->args, &new, &e)) {
+		log_warn("reload: %s; going on with the old configuration", e.text);
+	} else {
+		take_over(d, &new);
+		config_done(&new);
+	}
+	sd_notify(0, "READY=1");
+}
+
+/* ---- start and end ------------------------------------------------------------------------------------------ */
+
+static int start(struct daemon *d, struct errmsg *e)
+{
+	int r;
+
+	r = prepare(d, e);
+	if (!r)
+		r = start_master(d, e);
+	if (!r)
+		r = start_node(d, e);
+	if (r)
+		return r;
+	fill_report(d);
+	r = start_fs(d, e);
+	if (r)
+		return r;
+	atomic_store(&d->report.fs, d->fs);
+	r = start_ctl(d, e);
+	if (!r)
+		r = signals_start(on_stop, on_reload, d, &d->signals, e);
+	return r;
+}
+
+static void stop(struct daemon *d)
+{
+	d->signals = signals_stop(d->signals);
+	d->ctl = ctl_stop(d->ctl);
+	d->fs = fs_unmount(d->fs);
+	if (d->node)
+		d->node = node_stop(d->node);
+	d->master = local_master_stop(d->master);
+}
+
+static void release(struct daemon *d)
+{
+	d->pidfile = pidfile_unlock(d->pidfile);
+	/* Empty unless there is a log. */
+	if (d->dir)
+		rmdir(d->dir);
+	places_keep(&d->places);
+	free(d->mountpoint);
+	free(d->dir);
+	free(d->log_path);
+	free(d->catalogue);
+	free(d->control);
+	config_done(&d->cfg);
+	pthread_mutex_destroy(&d->lock);
+}
+
+static void serve(struct daemon *d, int *ret_status)
+{
+	char status[512];
+	int r;
+
+	log_set_level(d->cfg.log_level);
+	snprintf(status, sizeof(status), "serving %s as instance %s", d->mountpoint, d->cfg.instance_key);
+	log_info("fluxkvd %s: %s", PACKAGE_VERSION, status);
+	ready_serving(d->ready, status);
+	r = fs_loop(d->fs);
+	sd_notify(0, "STOPPING=1");
+	if (r)
+		log_error("%s: serving failed: %s", d->mountpoint, strerror(-r));
+	*ret_status = r ? DAEMON_CANNOT_SERVE : DAEMON_OK;
+}
+
+int daemon_run(const struct daemon_args *args, struct config *cfg, struct ready *ready)
+{
+	struct daemon d = {.args = args, .ready = ready, .cfg = *cfg, .lock = PTHREAD_MUTEX_INITIALIZER};
+	struct errmsg e = {.text = ""};
+	int status;
+
+	*cfg = (struct config){0};
+	signals_block();
+	/* A start that fails says one line; what led to it is worth a line only when it is a warning. */
+	log_setup(d.cfg.log_level < LOG_LVL_WARN ? d.cfg.log_level : LOG_LVL_WARN, journal_reads_stderr());
+	if (start(&d, &e)) {
+		stop(&d);
+		d.pidfile = pidfile_unlock(d.pidfile);
+		places_undo(&d.places);
+		status = ready_failed(ready, DAEMON_CANNOT_SERVE, e.text);
+	} else {
+		serve(&d, &status);
+		stop(&d);
+		log_info("fluxkvd has stopped");
+	}
+	release(&d);
+	return status;
+}

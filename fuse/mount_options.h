@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mount(8)'s -o list: what of it is the helper's own, and what goes on to fluxkvd. Pure but for memory. */
+#ifndef FUSE_MOUNT_OPTIONS_H
+#define FUSE_MOUNT_OPTIONS_H
+
+struct mount_options {
+	char *config; /* config=FILE; NULL: none */
+	char *rest;   /* the others, comma separated; NULL before the first call */
+};
+
+/* Adds a list to what is there; a later config= wins. A backslash before a comma keeps it in the value. 0 or -ENOMEM.
+ */
+int mount_options_add(struct mount_options *o, const char *list);
+void mount_options_done(struct mount_options *o);
+
+#endif
