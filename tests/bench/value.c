@@ -23,6 +23,14 @@ static int wrong(const struct value_io *io, const struct value *v, uint64_t at)
 	return fault_set(io->f, -EBADMSG, "%s: the byte at offset %llu is wrong", v->name, (unsigned long long)at);
 }
 
+/* A device takes no odd length with O_DIRECT: as in dd, the end of such a value goes without. */
+static int end_direct(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 || fcntl(fd, F_SETFL, flags & ~O_DIRECT) < 0 ? -errno : 0;
+}
+
 static int write_all(const struct value_io *io, const struct value *v, int fd)
 {
 	uint64_t off = 0;
@@ -31,6 +39,8 @@ static int write_all(const struct value_io *io, const struct value *v, int fd)
 
 	while (off < v->size) {
 		want = v->size - off < io->piece ? (size_t)(v->size - off) : io->piece;
+		if (io->flags & O_DIRECT && want % PAGE && end_direct(fd) < 0)
+			return failed(io, v, "fcntl", -errno);
 		n = write(fd, io->buf + off, want);
 		if (n < 0)
 			return failed(io, v, "write", -errno);

@@ -10,7 +10,8 @@ static const char *const words[] = {"size", "seed", "runs", "requests", "json", 
 START_TEST(finds_small_mistakes)
 {
 	ck_assert_str_eq(nearest_word("sise", words), "size");
-	ck_assert_str_eq(nearest_word("szie", words), "size"); /* a swap counts once */
+	ck_assert_str_eq(nearest_word("szie", words), "size");
+	ck_assert_str_eq(nearest_word("sl", /* a swap counts once */ (const char *const[]){"ls", NULL}), "ls");
 	ck_assert_str_eq(nearest_word("run", words), "runs");
 	ck_assert_str_eq(nearest_word("request", words), "requests");
 	ck_assert_str_eq(nearest_word("reqeusts", words), "requests");

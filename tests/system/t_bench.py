@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fluxkv-bench: what it prints, what it refuses, and that it leaves nothing behind."""
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+import lib
+from lib import BUILD_DIR, FLUXKV, MIB, SLOW, Skip, check, run, same, test, wait_for
+
+BENCH = os.path.join(BUILD_DIR, "fluxkv-bench")
+SMALL = ["--runs=3", "--warmup=0", "--total=2MiB"]
+
+# Without a mount the program is tested on a plain directory all the same.
+try:
+    lib.need_fluxkv()
+except Skip:
+    lib.PLAIN_DIR = lib.PLAIN_DIR or tempfile.gettempdir()
+
+
+def bench(ctx, *args, status=0):
+    """Runs it with a TMPDIR of its own, which must be empty afterwards."""
+    tmp = ctx.temp("tmp")
+    p = subprocess.run([BENCH, *map(str, args)], capture_output=True, text=True, timeout=100 * SLOW, check=False,
+                       env={**os.environ, "TMPDIR": tmp})
+    check(p.returncode == status, f"fluxkv-bench {args} ends with {p.returncode}: {p.stderr}")
+    same(os.listdir(tmp), [], "left in TMPDIR")
+    return p
+
+
+def measure(ctx, command, where, *options):
+    out = json.loads(bench(ctx, command, "--json", *options, where).stdout)
+    same(os.listdir(where), [], "left in the directory")
+    check_schema(out, command)
+    return out
+
+
+def check_schema(out, command):
+    same((out["schema"], out["program"], out["command"]), (1, "fluxkv-bench", command), "what this is")
+    check(out["machine"]["cpus"] >= 1 and out["machine"]["fs"] and out["machine"]["kernel"], f"{out['machine']}")
+    for r in out["results"]:
+        same(len(r["runs"]), out["runs"], f"samples of {r}")
+        check(abs(r["median"] - statistics.median(r["runs"])) <= 1e-4 * r["median"], f"the median of {r}")
+        same((r["min"], r["max"]), (min(r["runs"]), max(r["runs"])), "the spread")
+    for q in out["ratios"]:
+        tested, other = (find(out, q, q[k])["runs"] for k in ("target", "against"))
+        want = statistics.median(a / b for a, b in zip(tested, other))
+        check(abs(q["median"] - want) <= 1e-3 * want, f"{q}, not {want}")
+        check(q["min"] <= q["median"] <= q["max"], f"{q}")
+
+
+def find(out, key, target):
+    found = [r for r in out["results"] if r["target"] == target and all(r[k] == key[k] for k in ("op", "state", "size"))]
+    same(len(found), 1, f"results of {key} on {target}")
+    return found[0]
+
+
+def measured(out):
+    return sorted({(r["op"], r["state"], r["size"]) for r in out["results"]})
+
+
+def baselines(out):
+    return sorted({r["target"] for r in out["results"]} - {"dir"})
+
+
+@test()
+def read_and_mmap(ctx):
+    sizes = ["--total=1MiB", "--size=16KiB", "--size=100001", "--size=1MiB"]
+    for command in ("read", "mmap"):
+        for extra in ([], ["--verify"], ["--threads=3"], ["--touch=all"] if command == "mmap" else ["--piece=4096"]):
+            out = measure(ctx, command, ctx.dir(), *SMALL, *sizes, *extra)
+            same(measured(out), sorted((command, s, n) for s in ("cold", "warm") for n in (16384, 100001, MIB)), "rows")
+            check("tmpfs" in baselines(out), f"targets: {baselines(out)}")
+
+
+@test()
+def put_in_all_ways(ctx):
+    out = measure(ctx, "put", ctx.dir(), *SMALL, "--size=1MiB", "--size=100001", "--verify")
+    ways = ("put cp", "put dd", "put direct", "put write")
+    same(measured(out), sorted((w, "", n) for w in ways for n in (MIB, 100001)), "rows")
+    out = measure(ctx, "put", ctx.dir(), *SMALL, "--size=1MiB", "--by=cp", "--baseline=none")
+    same((measured(out), baselines(out), out["ratios"]), ([("put cp", "", MIB)], [], []), "cp alone")
+
+
+@test()
+def put_compares_two_directories(ctx):
+    out = measure(ctx, "put", ctx.dir(), *SMALL, "--size=64KiB", "--by=write", f"--ssd-compare={ctx.dir()}")
+    same(baselines(out), ["ssd-off"], "targets")
+    same([(q["target"], q["against"]) for q in out["ratios"]], [("dir", "ssd-off")], "ratios")
+
+
+@test()
+def small_files(ctx):
+    out = measure(ctx, "open", ctx.dir(), "--runs=2", "--warmup=1", "--files=300")
+    same(measured(out), sorted((op, s, 0) for op, s in (
+        ("create+write", ""), ("open+read", "cold"), ("open+read", "warm"), ("stat", "warm"), ("absent", "cold"),
+        ("absent", "warm"), ("create+unlink", ""), ("readdir", ""), ("readdir+stat", ""))), "rows")
+    measure(ctx, "open", ctx.dir(), "--runs=1", "--warmup=0", "--files=7", "--threads=4")
+
+
+@test()
+def refill_with_a_command(ctx):
+    """On a plain directory the command says which files were to be evicted, and fails until it has been asked twice."""
+    if not shutil.which("fio"):
+        raise Skip("needs fio")
+    d, ssd, asked = ctx.dir(), ctx.temp("ssd"), f"{ctx.temp('asked')}/list"
+    command = f'echo "$@" >> {asked}; test $(grep -c "$1" {asked}) -ge 2'
+    out = measure(ctx, "refill", d, "--runs=2", "--warmup=0", "--size=256KiB", "--total=1MiB", f"--ssd-dir={ssd}",
+                  f"--evict-cmd={command}")
+    same((measured(out), baselines(out)), ([("refill", "cold", 256 << 10)], ["fio"]), "rows")
+    same(os.listdir(ssd), [], "left where fio read")
+    with open(asked) as f:
+        same(len(f.readlines()), 4 * (2 + 1), "evictions: 4 values, the first run asks twice")
+
+
+@test()
+def an_eviction_that_never_works_ends(ctx):
+    p = bench(ctx, "refill", "--runs=1", "--size=64KiB", "--total=64KiB", "--timeout=1", f"--ssd-dir={ctx.temp('ssd')}",
+              "--evict-cmd=echo it is busy >&2; exit 3", ctx.dir(), status=1)
+    check("cannot evict" in p.stderr and "status 3: it is busy" in p.stderr, p.stderr)
+
+
+@test()
+def mistakes_are_named(ctx):
+    for args, text in ((["raed", "/"], "did you mean 'read'"), (["read", "--runz=3", "/"], "did you mean '--runs'"),
+                       (["read"], "less than DIR"), (["read", "/", "/"], "more than DIR"), ([], "which command"),
+                       (["trace", "/"], "less than FILE DIR"), (["refill", "/"], "needs --ssd-dir")):
+        p = bench(ctx, *args, status=2)
+        same((text in p.stderr, p.stdout, p.stderr.count("\n")), (True, "", 1), f"{args}: {p.stderr}")
+    p = bench(ctx, "read", f"{ctx.temp('no')}/such", status=1)
+    check("No such file or directory" in p.stderr, p.stderr)
+    for args in (["--help"], ["--version"], ["put", "--help"]):
+        check(bench(ctx, *args).stdout, f"{args} print nothing")
+
+
+@test()
+def a_full_directory_is_an_error(ctx):
+    """No room is said, with the file's name, and what was written is removed."""
+    where = ctx.temp("full")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "x", where], check=False).returncode:
+        raise Skip("needs the right to mount")
+    p = bench(ctx, "read", *SMALL, "--size=1MiB", "--total=8MiB", where, status=1)
+    check("No space left on device" in p.stderr, p.stderr)
+    same(os.listdir(where), [], "left behind")
+    subprocess.run(["umount", where], check=True)
+
+
+def interrupt(ctx, sig, *args):
+    where, tmp = args[-1], ctx.temp("tmp")
+    p = subprocess.Popen([BENCH, *args], stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": tmp})
+    wait_for(lambda: any(names for at, _, names in os.walk(where)), "it has begun")
+    time.sleep(0.1)
+    p.send_signal(sig)
+    same(p.wait(20 * SLOW), -sig, f"status of {args[0]} after {sig}")
+    same((os.listdir(where), os.listdir(tmp)), ([], []), f"left behind by {args[0]}")
+
+
+@test()
+def a_signal_cleans_up(ctx):
+    endless = ["--runs=1000", "--total=16MiB"]
+    interrupt(ctx, signal.SIGINT, "read", *endless, ctx.dir())
+    interrupt(ctx, signal.SIGTERM, "put", *endless, "--by=dd", ctx.dir())
+    interrupt(ctx, signal.SIGINT, "mmap", *endless, "--threads=4", ctx.dir())
+    interrupt(ctx, signal.SIGHUP, "open", "--runs=1000", "--files=2000", ctx.dir())
+
+
+@test(fluxkv=True, timeout=120)
+def refill_on_the_mount(ctx):
+    """The tool itself evicts; every value that is read comes from the SSD tier."""
+    if not shutil.which("fio"):
+        raise Skip("needs fio")
+    daemon = ctx.daemon(dram="256MB", ssd="256MB").start()
+    where = os.path.join(daemon.mnt, "ns")
+    os.mkdir(where)
+    out = measure(ctx, "refill", where, "--runs=2", "--warmup=0", "--size=1MiB", "--total=16MiB", "--verify",
+                  f"--ssd-dir={daemon.ssd_path}", f"--fluxkv={FLUXKV}", f"--socket={daemon.socket}")
+    same((measured(out), baselines(out)), ([("refill", "cold", MIB)], ["fio"]), "rows")
+    daemon.check_empty()
+
+
+run(globals())
