@@ -22,6 +22,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import select
 import shutil
 import signal
@@ -482,7 +483,7 @@ class Daemon:
 
 def ledger_numbers(status):
     """The numbers of a status that must be 0 when everything is deleted and quiet."""
-    wanted = re.compile(r"(used|reserved|zombie|objects|private_versions|open_versions|blocks|parked)(_bytes)?$")
+    wanted = re.compile(r"(used|reserved|zombie|objects|private_versions|open_versions|blocks|parked|backlog)(_bytes)?$")
     found = {}
 
     def walk(prefix, value):
@@ -543,6 +544,7 @@ def inner(options):
                 if pid == child:
                     return os.waitstatus_to_exitcode(status) & 0xff
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0)) # tests kill writers with SIGSEGV
     base, control = os.environ.pop("FLUXKV_TEST_INNER").rsplit(":", 1)
     control = int(control)
 

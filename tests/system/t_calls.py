@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from lib import (MIB, Failed, Skip, big_stamped, check, check_bytes, fails, read_file, run, same, stamped,
+from lib import (MIB, Skip, big_stamped, check, check_bytes, fails, read_file, run, same, stamped,
                  syscall_result, test, wait_for, write_file)
 
 libc = ctypes.CDLL(None, use_errno=True)

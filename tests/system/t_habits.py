@@ -8,7 +8,7 @@ import random
 import tempfile
 import threading
 
-from lib import (MIB, Failed, Skip, big_stamped, check, check_bytes, diag, fails, read_file, run, same, stamped, test,
+from lib import (MIB, Skip, big_stamped, check, check_bytes, fails, read_file, run, same, stamped, test, wait_for,
                  write_file)
 import errno
 
@@ -302,7 +302,6 @@ def evictor_that_watches_statvfs(ctx):
         now = (before - os.statvfs(d).f_bavail) * 4096
         return abs(now - 32 * MIB) <= slack
 
-    from lib import wait_for
     wait_for(settled, "f_bavail has grown by the 32 MiB that were removed", 5)
 
 

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A full store: ENOSPC at the write or fallocate, never at close, never a short write, and on it goes after."""
+import errno
+import mmap
+import os
+import threading
+import time
+
+from lib import MIB, Failed, big_stamped, check, check_bytes, diag, fails, read_file, run, same, test, wait_for, write_file
+
+
+def store(ctx, **options):
+    daemon = ctx.daemon(dram="64MB", **options).start()
+    os.mkdir(f"{daemon.mnt}/ns")
+    return daemon, f"{daemon.mnt}/ns"
+
+
+def write_until_full(fd, name, limit, step=MIB):
+    """How many bytes went in before ENOSPC; every write is whole or fails."""
+    at = 0
+    while at < limit:
+        piece = big_stamped(name, 1, step, at)
+        try:
+            n = os.write(fd, piece)
+        except OSError as e:
+            same(e.errno, errno.ENOSPC, f"errno of the write at {at}")
+            return at
+        same(n, step, f"bytes that the write at {at} wrote")
+        at += n
+    raise Failed(f"{limit} bytes went into a store of 64 MiB")
+
+
+def fill_with_pinned(d):
+    """Pins values until one does not fit; how many fitted."""
+    for i in range(100):
+        try:
+            write_file(f"{d}/pin{i}", big_stamped(f"pin{i}", 1, 4 * MIB))
+        except OSError as e:
+            same(e.errno, errno.ENOSPC, "errno of a put into a store full of pinned values")
+            return i
+        os.setxattr(f"{d}/pin{i}", "user.fluxkv.pin", b"1")
+    raise Failed("100 pinned values of 4 MiB fit 64 MiB")
+
+
+@test(fluxkv=True, timeout=120)
+def one_file_larger_than_the_store(ctx):
+    daemon, d = store(ctx)
+    fd = os.open(f"{d}/large", os.O_CREAT | os.O_RDWR)
+    at = write_until_full(fd, "large", 200 * MIB)
+    check(at >= 56 * MIB, f"only {at / MIB:.0f} of 64 MiB could be used")
+    same(os.fstat(fd).st_size, at, "size after the failed write")
+    check_bytes(os.pread(fd, 300 * MIB, 0), big_stamped("large", 1, at), "what was written")
+    fails(errno.ENOSPC, "another write", os.pwrite, fd, bytes(MIB), at)
+    same(os.pwrite(fd, b"in place", 5), 8, "a write that needs no memory")
+    os.ftruncate(fd, at - 8 * MIB)
+    same(os.pwrite(fd, bytes(MIB), at - 8 * MIB), MIB, "a write after some was cut off")
+    os.close(fd) # never ENOSPC here
+    got = read_file(f"{d}/large")
+    same(len(got), at - 7 * MIB, "size after close")
+    check_bytes(got[5:13], b"in place", "the bytes in place")
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=120)
+def all_pinned(ctx):
+    daemon, d = store(ctx)
+    n = fill_with_pinned(d)
+    check(n >= 13, f"only {n} values of 4 MiB fit 64 MiB")
+    for i in range(n):
+        check_bytes(read_file(f"{d}/pin{i}"), big_stamped(f"pin{i}", 1, 4 * MIB), f"pinned value {i}")
+    fd = os.open(f"{d}/more", os.O_CREAT | os.O_RDWR)
+    fails(errno.ENOSPC, "fallocate", os.posix_fallocate, fd, 0, 16 * MIB)
+    fails(errno.ENOSPC, "ftruncate up", os.ftruncate, fd, 16 * MIB)
+    same(os.fstat(fd).st_size, 0, "size after both")
+    os.unlink(f"{d}/pin0")
+    os.unlink(f"{d}/pin1")
+    os.posix_fallocate(fd, 0, 4 * MIB)
+    with mmap.mmap(fd, 4 * MIB, mmap.MAP_SHARED) as m: # what fallocate returned for can be stored to
+        m[:] = big_stamped("more", 1, 4 * MIB)
+    os.close(fd)
+    check_bytes(read_file(f"{d}/more"), big_stamped("more", 1, 4 * MIB), "after two were deleted")
+    os.setxattr(f"{d}/pin2", "user.fluxkv.pin", b"0")
+    for i in range(10):
+        write_file(f"{d}/more{i}", big_stamped("unpinned", i, 4 * MIB))
+    check_bytes(read_file(f"{d}/more9"), big_stamped("unpinned", 9, 4 * MIB), "after one was unpinned")
+    for i in range(3, n):
+        check_bytes(read_file(f"{d}/pin{i}"), big_stamped(f"pin{i}", 1, 4 * MIB), f"pinned value {i}, later")
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=120)
+def all_held_by_readers(ctx):
+    daemon, d = store(ctx)
+    held = []
+    for i in range(100):
+        try:
+            write_file(f"{d}/v{i}", big_stamped(f"v{i}", 1, 4 * MIB))
+        except OSError as e:
+            same(e.errno, errno.ENOSPC, "errno when all is held")
+            break
+        held.append(os.open(f"{d}/v{i}", os.O_RDONLY))
+    check(12 <= len(held) <= 16, f"{len(held)} values of 4 MiB held in 64 MiB")
+    for i, fd in enumerate(held):
+        check_bytes(os.pread(fd, 5 * MIB, 0), big_stamped(f"v{i}", 1, 4 * MIB), f"held value {i}")
+    os.close(held.pop())
+    os.close(held.pop())
+    write_file(f"{d}/next", big_stamped("next", 1, 4 * MIB))
+    check_bytes(read_file(f"{d}/next"), big_stamped("next", 1, 4 * MIB), "after two were let go")
+    for fd in held:
+        os.close(fd)
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=120)
+def all_mapped_by_readers_of_deleted_values(ctx):
+    """Pages that deleted values still occupy count: nothing is granted that is not there."""
+    daemon, d = store(ctx)
+    maps = []
+    for i in range(100):
+        try:
+            write_file(f"{d}/v{i}", big_stamped(f"v{i}", 1, 4 * MIB))
+        except OSError as e:
+            same(e.errno, errno.ENOSPC, "errno when all is mapped")
+            break
+        fd = os.open(f"{d}/v{i}", os.O_RDONLY)
+        maps.append(mmap.mmap(fd, 4 * MIB, mmap.MAP_SHARED, mmap.PROT_READ))
+        os.close(fd)
+        maps[-1][::4096] # touched
+        os.unlink(f"{d}/v{i}")
+    for i, m in enumerate(maps):
+        check_bytes(m[:], big_stamped(f"v{i}", 1, 4 * MIB), f"mapping of deleted value {i}")
+    for m in maps:
+        m.close()
+
+    def fits():
+        try:
+            write_file(f"{d}/next", big_stamped("next", 1, 32 * MIB))
+            return True
+        except OSError:
+            return False
+
+    wait_for(fits, "32 MiB fit after the mappings are gone", 10)
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=120)
+def all_private(ctx):
+    """Many writers with unpublished bytes: ENOSPC for one, the others' closes succeed."""
+    daemon, d = store(ctx)
+    fds, full = [], False
+    while not full:
+        check(len(fds) < 100, "100 unpublished files of 1 MiB fit a store of 64 MiB")
+        fd = os.open(f"{d}/p{len(fds)}", os.O_CREAT | os.O_WRONLY)
+        try:
+            same(os.write(fd, big_stamped(f"p{len(fds)}", 1, MIB)), MIB, "write")
+            fds.append(fd)
+        except OSError as e:
+            same(e.errno, errno.ENOSPC, "errno")
+            os.close(fd)
+            full = True
+    check(len(fds) >= 40, f"{len(fds)} unpublished files of 1 MiB")
+    for fd in fds:
+        os.close(fd)
+    for i in range(len(fds)):
+        check_bytes(read_file(f"{d}/p{i}"), big_stamped(f"p{i}", 1, MIB), f"file {i}")
+    write_file(f"{d}/next", big_stamped("next", 1, 8 * MIB))
+    check_bytes(read_file(f"{d}/next"), big_stamped("next", 1, 8 * MIB), "after the closes: those can be evicted")
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=120)
+def a_write_that_waits_for_space_gets_it(ctx):
+    """Space that comes free within the wait is used: the writer is not told ENOSPC."""
+    daemon, d = store(ctx)
+    n = fill_with_pinned(d)
+    threading.Timer(0.3, lambda: [os.unlink(f"{d}/pin{i}") for i in range(3)]).start()
+    started = time.monotonic()
+    outcome = "written"
+    try:
+        write_file(f"{d}/patient", big_stamped("patient", 1, 8 * MIB))
+    except OSError as e:
+        outcome = errno.errorcode[e.errno]
+    took = time.monotonic() - started
+    check(outcome in ("written", "ENOSPC") and took < 30, f"{outcome} after {took:.1f} s")
+    diag(f"{outcome} after {took:.2f} s, {n} values pinned")
+    if outcome == "written":
+        check_bytes(read_file(f"{d}/patient"), big_stamped("patient", 1, 8 * MIB), "the patient one")
+    write_file(f"{d}/later", big_stamped("later", 1, 4 * MIB))
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=120)
+def reads_go_on_in_a_full_store(ctx):
+    daemon, d = store(ctx, ssd="512MB")
+    for i in range(40):
+        write_file(f"{d}/v{i}", big_stamped(f"v{i}", 1, 4 * MIB))
+    time.sleep(0.5)
+    n = 0
+    fd = os.open(f"{d}/private", os.O_CREAT | os.O_WRONLY)
+    try:
+        while n < 200:
+            same(os.write(fd, big_stamped("private", 1, MIB, n * MIB)), MIB, "write")
+            n += 1
+    except OSError as e:
+        same(e.errno, errno.ENOSPC, "errno")
+    diag(f"{n} MiB of one unpublished file in 64 MiB and an SSD tier")
+    os.close(fd)
+    for i in range(40):
+        check_bytes(read_file(f"{d}/v{i}"), big_stamped(f"v{i}", 1, 4 * MIB), f"value {i} beside it")
+    check_bytes(read_file(f"{d}/private"), big_stamped("private", 1, n * MIB), "the large one")
+    daemon.check_empty()
+
+
+run(globals())

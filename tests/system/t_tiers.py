@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""More data than memory: readers verify every byte while values are overwritten and deleted; the ledgers add up."""
+import os
+import random
+import threading
+import time
+
+from lib import LONG, MIB, Failed, big_stamped, check, check_bytes, diag, run, same, test, write_file
+
+VALUE = 4 * MIB
+SCALE = 8 if LONG else 1
+DATASET = 320 * MIB * SCALE # 2.5 GiB on 1 GiB and 4 GiB; sampled: 320 MiB on 128 MiB and 512 MiB
+
+
+def values():
+    return DATASET // VALUE
+
+
+class Dataset:
+    """Values with a version each. deleted: those that were removed at some time, so that a reader may miss them."""
+
+    def __init__(self, d):
+        self.d = d
+        self.version = [0] * values()
+        self.deleted = set()
+
+    def path(self, i):
+        return f"{self.d}/{i % 16:x}/v{i}"
+
+    def put(self, i):
+        v = self.version[i] + 1
+        write_file(self.path(i) + ".t", big_stamped(f"v{i}", v, VALUE))
+        os.replace(self.path(i) + ".t", self.path(i))
+        self.version[i] = v
+
+    def fill(self):
+        for i in range(16):
+            os.makedirs(f"{self.d}/{i:x}", exist_ok=True)
+        for i in range(values()):
+            self.put(i)
+
+
+def read_value(path):
+    """One open and the whole value: None when the name is not there."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        parts = []
+        while part := os.read(fd, MIB):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+class Reader(threading.Thread):
+    def __init__(self, data, seed, stop, may_miss):
+        super().__init__()
+        self.data, self.rng, self.stopped, self.may_miss = data, random.Random(seed), stop, may_miss
+        self.reads = self.misses = 0
+        self.fault = None
+
+    def once(self):
+        i = min(int(self.rng.paretovariate(0.7)) - 1, 10**6) % values()
+        before = self.data.version[i]
+        got = read_value(self.data.path(i))
+        after = self.data.version[i]
+        if got is None:
+            self.misses += 1
+            if not self.may_miss and i not in self.data.deleted:
+                raise Failed(f"value {i} is missing, and nobody deleted it")
+            return
+        self.reads += 1
+        # A writer may have published the next version before it says so.
+        for v in range(before, after + 2):
+            if got == big_stamped(f"v{i}", v, VALUE):
+                return
+        check_bytes(got, big_stamped(f"v{i}", before, VALUE), f"value {i}, none of its versions {before}..{after + 1}")
+
+    def run(self):
+        try:
+            while not self.stopped.is_set():
+                self.once()
+        except (Failed, OSError) as e:
+            self.fault = str(e)
+            self.stopped.set()
+
+
+def read_while_changed(data, seconds, may_miss, change=True):
+    stop = threading.Event()
+    data.deleted = set()
+    readers = [Reader(data, seed, stop, may_miss) for seed in range(4)]
+    for r in readers:
+        r.start()
+    rng, changes, end = random.Random(99), 0, time.monotonic() + seconds
+    try:
+        while time.monotonic() < end and not stop.is_set():
+            if not change:
+                time.sleep(0.05)
+                continue
+            i = rng.randrange(values())
+            if rng.random() < 0.15:
+                known = i in data.deleted
+                data.deleted.add(i)
+                try:
+                    os.unlink(data.path(i))
+                except FileNotFoundError:
+                    check(may_miss or known, f"value {i} is missing, and nobody deleted it")
+            else:
+                data.put(i)
+            changes += 1
+    finally:
+        stop.set()
+        for r in readers:
+            r.join()
+    faults = [r.fault for r in readers if r.fault]
+    check(not faults, "; ".join(faults[:2]))
+    reads, misses = sum(r.reads for r in readers), sum(r.misses for r in readers)
+    check(reads > 0 and (changes > 0 or not change), f"{reads} reads, {changes} changes")
+    return reads, misses
+
+
+def hits(daemon):
+    return {k: v for k, v in daemon.status()["hits"].items()}
+
+
+def check_hits(before, after, reads):
+    by = {k: after[k] - before.get(k, 0) for k in after}
+    same(by.get("unknown", 0), 0, "hits of unknown source")
+    same(sum(by.values()), reads, f"hits by source {by}, against reads")
+    return by
+
+
+@test(fluxkv=True, timeout=180, long_timeout=1800)
+def nothing_is_lost_or_mixed_up_with_ssd(ctx):
+    daemon = ctx.daemon(dram=f"{128 * SCALE}MB", ssd=f"{512 * SCALE}MB").start()
+    d = f"{daemon.mnt}/ns"
+    os.mkdir(d)
+    data = Dataset(d)
+    data.fill()
+    before = hits(daemon)
+    reads, _ = read_while_changed(data, 60 if LONG else 8, False, change=False)
+    by = check_hits(before, hits(daemon), reads)
+    diag(f"quiet: {reads} reads, {by}")
+    ssd = sum(v for k, v in by.items() if "ssd" in k)
+    check(ssd > 0 and ssd < reads, f"both tiers must have answered: {by}")
+    before = hits(daemon)
+    reads, misses = read_while_changed(data, 120 if LONG else 10, False)
+    by = check_hits(before, hits(daemon), reads)
+    diag(f"with changes: {reads} reads, {misses} misses of deleted values, {by}")
+    s = daemon.status()
+    for tier in ("dram", "ssd"):
+        check(s[tier]["used"] + s[tier].get("reserved", 0) <= s[tier]["capacity"], f"{tier}: {s[tier]}")
+    same((s.get("checksum_errors", 0), s["puts"].get("no_space", 0)), (0, 0), "checksum errors, puts without space")
+    for i in range(values()): # everything that was not deleted is there, from whichever tier
+        got = read_value(data.path(i))
+        check(got is not None or i in data.deleted, f"value {i} is lost")
+        if got is not None:
+            check_bytes(got, big_stamped(f"v{i}", data.version[i], VALUE), f"value {i} at the end")
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=180, long_timeout=1800)
+def what_is_there_is_right_without_ssd(ctx):
+    daemon = ctx.daemon(dram=f"{128 * SCALE}MB").start()
+    d = f"{daemon.mnt}/ns"
+    os.mkdir(d)
+    data = Dataset(d)
+    data.fill()
+    before = hits(daemon)
+    reads, misses = read_while_changed(data, 60 if LONG else 8, True)
+    by = check_hits(before, hits(daemon), reads)
+    diag(f"{reads} reads, {misses} misses, {by}")
+    check(misses > 0, "nothing was evicted: the test does not fill the memory")
+    check(daemon.status()["evictions"].get("dram", 0) > 0, "evictions are not counted")
+    listed = sum(len(names) for _, _, names in os.walk(d))
+    there = sum(read_value(data.path(i)) is not None for i in range(values()))
+    check(abs(listed - there) <= 2, f"{listed} names listed, {there} can be read")
+    check(there * VALUE > 0.75 * 128 * SCALE * MIB, f"{there} values of 4 MiB are left in {128 * SCALE} MiB")
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=120)
+def pinned_values_stay(ctx):
+    daemon = ctx.daemon(dram="64MB").start()
+    d = f"{daemon.mnt}/ns"
+    os.mkdir(d)
+    for i in range(5):
+        write_file(f"{d}/pin{i}", big_stamped(f"pin{i}", 1, VALUE))
+        os.setxattr(f"{d}/pin{i}", "user.fluxkv.pin", b"1")
+    for i in range(60):
+        write_file(f"{d}/v{i}", big_stamped(f"v{i}", 1, VALUE))
+    for i in range(5):
+        check_bytes(read_value(f"{d}/pin{i}") or b"", big_stamped(f"pin{i}", 1, VALUE), f"pinned value {i}")
+    os.setxattr(f"{d}/pin0", "user.fluxkv.pin", b"0")
+    for i in range(60):
+        write_file(f"{d}/w{i}", big_stamped(f"w{i}", 1, VALUE))
+    check(read_value(f"{d}/pin0") is None, "a value whose pin was taken away is evicted like others")
+    check_bytes(read_value(f"{d}/pin1") or b"", big_stamped("pin1", 1, VALUE), "a value that is still pinned")
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=120)
+def hot_values_stay_in_memory(ctx):
+    """A scan of cold values once must not push out what is read all the time."""
+    daemon = ctx.daemon(dram="128MB", ssd="1GB").start()
+    d = f"{daemon.mnt}/ns"
+    os.mkdir(d)
+    for i in range(100):
+        write_file(f"{d}/v{i}", big_stamped(f"v{i}", 1, VALUE))
+    for _ in range(6):
+        for i in range(8):
+            read_value(f"{d}/v{i}")
+    for i in range(20, 100):
+        read_value(f"{d}/v{i}")
+        if i % 5 == 0:
+            for k in range(8):
+                read_value(f"{d}/v{k}")
+    before = hits(daemon)
+    for i in range(8):
+        check_bytes(read_value(f"{d}/v{i}"), big_stamped(f"v{i}", 1, VALUE), f"hot value {i}")
+    by = {k: v - before[k] for k, v in hits(daemon).items()}
+    check(sum(v for k, v in by.items() if "mem" in k) >= 7, f"8 hot values were read from: {by}")
+
+
+@test(fluxkv=True, timeout=120)
+def values_of_all_sizes_through_both_tiers(ctx):
+    daemon = ctx.daemon(dram="64MB", ssd="512MB").start()
+    d = f"{daemon.mnt}/ns"
+    os.mkdir(d)
+    rng, sizes = random.Random(8), {}
+    for i in range(300):
+        size = rng.choice((0, 1, 100, 511, 512, 513, 4095, 4096, 4097, 65536, MIB - 128, MIB, 2 * MIB + 1))
+        sizes[i] = size
+        write_file(f"{d}/{i}", big_stamped(f"{i}", 1, size))
+    order = list(sizes)
+    for _ in range(2):
+        rng.shuffle(order)
+        for i in order:
+            check_bytes(read_value(f"{d}/{i}"), big_stamped(f"{i}", 1, sizes[i]), f"value {i} of {sizes[i]} bytes")
+    daemon.check_empty()
+
+
+run(globals())
