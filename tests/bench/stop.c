@@ -2,13 +2,14 @@
 #include "tests/bench/stop.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
-static volatile sig_atomic_t signal_seen; /* written by the handler alone */
+static atomic_int signal_seen; /* written by the handler, which may run in any thread */
 
 static void on_signal(int sig)
 {
-	signal_seen = sig;
+	atomic_store(&signal_seen, sig);
 }
 
 void stop_setup(void)
@@ -23,10 +24,10 @@ void stop_setup(void)
 
 bool stop_wanted(void)
 {
-	return signal_seen != 0;
+	return atomic_load(&signal_seen) != 0;
 }
 
 int stop_signal(void)
 {
-	return signal_seen;
+	return atomic_load(&signal_seen);
 }
