@@ -84,20 +84,28 @@ static int open_baseline(struct bench *b, const char *name, bool huge)
 	return r < 0 && !huge ? fault_set(&b->fault, r, "%s", e.text) : 0;
 }
 
+/* One more directory to work in. */
+static int open_target(struct bench *b, const char *name, const char *dir)
+{
+	struct errmsg e = {{0}};
+	int r = target_open(&b->targets[b->n_targets], name, dir, &e);
+
+	if (r < 0)
+		return fault_set(&b->fault, r, "%s", e.text);
+	b->n_targets++;
+	return 0;
+}
+
 static int open_targets(struct bench *b, unsigned command)
 {
 	unsigned with = b->o->ssd_compare || command == CMD_REFILL ? BASELINE_NONE : b->o->baseline;
-	struct errmsg e = {{0}};
-	int r = target_open(&b->targets[0], "dir", b->dir, &e);
+	int r = open_target(b, "dir", b->dir);
 
-	b->n_targets = r == 0;
-	if (r == 0 && b->o->ssd_compare) {
-		r = target_open(&b->targets[1], "ssd-off", b->o->ssd_compare, &e);
-		b->n_targets += r == 0;
-	}
-	if (r < 0)
-		return fault_set(&b->fault, r, "%s", e.text);
-	if (with == BASELINE_BOTH || with == BASELINE_TMPFS)
+	if (r == 0 && b->o->ssd_compare)
+		r = open_target(b, "ssd-off", b->o->ssd_compare);
+	if (r == 0 && b->o->against)
+		r = open_target(b, "against", b->o->against);
+	if (r == 0 && (with == BASELINE_BOTH || with == BASELINE_TMPFS))
 		r = open_baseline(b, "tmpfs", false);
 	if (r == 0 && (with == BASELINE_BOTH || with == BASELINE_HUGE))
 		r = open_baseline(b, "tmpfs-huge", true);

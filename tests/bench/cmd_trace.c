@@ -6,6 +6,7 @@
 
 #include "common/clock.h"
 #include "tests/bench/replay.h"
+#include "tests/bench/status.h"
 
 static int add(struct bench *b, const struct target *t, const char *op, const char *state, enum report_unit unit,
 	       double value)
@@ -79,14 +80,30 @@ static int add_tally(struct bench *b, const struct target *t, const struct trace
 	return r;
 }
 
+/* Where the bytes of the hits were, if the file system can tell. */
+static int add_tiers(struct bench *b, const struct target *t, const struct status *before)
+{
+	struct status now, d;
+	int r = status_read(t, &now);
+
+	if (r < 0)
+		return r;
+	d = status_since(&now, before);
+	r = add(b, t, "hits", "dram", REPORT_COUNT, (double)d.hits_dram);
+	return r < 0 ? r : add(b, t, "hits", "ssd", REPORT_COUNT, (double)d.hits_ssd);
+}
+
 static int run_target(struct bench *b, struct target *t, const struct trace *trace)
 {
+	struct status before = {0};
 	struct tally y = {0};
 	uint64_t ns;
-	int r = replay(b, trace, t, &y, &ns);
+	int tiers = status_read(t, &before), r = replay(b, trace, t, &y, &ns);
 
 	if (r == 0)
 		r = add_tally(b, t, trace, &y, ns);
+	if (r == 0 && tiers == 0)
+		r = add_tiers(b, t, &before);
 	tally_free(&y);
 	if (r == 0)
 		r = target_empty(t);

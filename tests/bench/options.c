@@ -36,6 +36,8 @@ const struct argv_option options_table[] = {
     {"touch", 0, ARGV_CHOICE, FIELD(touch), 0, 0, touch_words, CMD_MMAP, "page|all",
      "load one word of every page, or all words [page]"},
     {"by", 0, ARGV_CHOICE, FIELD(by), 0, 0, by_words, CMD_PUT, "all|write|direct|cp|dd", "how to write [all]"},
+    {"against", 'a', ARGV_STRING, FIELD(against), 0, 0, NULL, COMPARED, "DIR",
+     "compare with DIR too, on whatever file system"},
     {"ssd-compare", 0, ARGV_STRING, FIELD(ssd_compare), 0, 0, NULL, CMD_PUT, "DIR",
      "compare with DIR, on a mount without an SSD tier, instead of tmpfs"},
     {"ssd-dir", 0, ARGV_STRING, FIELD(ssd_dir), 0, 0, NULL, CMD_REFILL, "DIR",

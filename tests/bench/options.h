@@ -52,7 +52,7 @@ struct bench_options {
 	unsigned runs, warmup, seed, threads, files, requests, digits, timeout;
 	unsigned baseline, by, store, touch;
 	bool json, verify, help;
-	const char *ssd_compare, *ssd_dir, *fluxkv, *evict_cmd, *socket;
+	const char *against, *ssd_compare, *ssd_dir, *fluxkv, *evict_cmd, *socket;
 };
 
 extern const struct argv_option options_table[];

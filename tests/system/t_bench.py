@@ -94,6 +94,12 @@ def put_compares_two_directories(ctx):
 
 
 @test()
+def another_directory_to_compare_with(ctx):
+    out = measure(ctx, "read", ctx.dir(), *SMALL, "--size=64KiB", "--baseline=tmpfs", f"--against={ctx.dir()}")
+    same(baselines(out), ["against", "tmpfs"], "targets")
+
+
+@test()
 def small_files(ctx):
     out = measure(ctx, "open", ctx.dir(), "--runs=2", "--warmup=1", "--files=300")
     same(measured(out), sorted((op, s, 0) for op, s in (

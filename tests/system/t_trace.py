@@ -32,7 +32,10 @@ def replay(trace, where, *options, block="1KiB"):
     """The counts of one replay, which must leave nothing behind."""
     result = json.loads(bench("trace", "--json", "--block-bytes", block, *options, trace, where).stdout)
     same(os.listdir(where), [], "names left by fluxkv-bench")
-    counts = {r["op"]: r["runs"] for r in result["results"] if r["unit"] == "count"}
+    counts = {r["op"]: r["runs"] for r in result["results"] if r["unit"] == "count" and not r["state"]}
+    tiers = [r["runs"] for r in result["results"] if r["op"] == "hits" and r["state"]]
+    if tiers:
+        same([sum(run) for run in zip(*tiers)], counts["hits"], "hits in DRAM and on the SSD tier together")
     for latency in ("hit read", "store"):
         at = {r["state"]: r["median"] for r in result["results"] if r["op"] == latency and r["unit"] == "s"}
         check(0 < at["p50"] <= at["p95"] <= at["p99"] <= at["max"], f"percentiles of {latency}: {at}")

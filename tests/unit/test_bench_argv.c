@@ -7,6 +7,7 @@
 #include "tests/bench/fio.h"
 #include "tests/bench/mountinfo.h"
 #include "tests/bench/options.h"
+#include "tests/bench/status.h"
 
 #define WORDS_MAX 24
 
@@ -188,6 +189,29 @@ START_TEST(fio_output)
 }
 END_TEST
 
+static int status_of(const char *json, struct status *s)
+{
+	return status_parse(json, strlen(json), s);
+}
+
+START_TEST(status_file)
+{
+	static const char full[] =
+	    "{\"ok\": true, \"hits\": {\"memory_local\": 5, \"memory_remote\": 2, \"ssd_local\": 3, "
+	    "\"ssd_remote\": 8, \"unknown\": 100}, \"persists\": {\"done\": 9, \"dropped\": 1}}";
+	struct status s, d, before = {.hits_dram = 3, .hits_ssd = 1, .persists = 9};
+
+	ck_assert_int_eq(status_of(full, &s), 0);
+	d = status_since(&s, &before);
+	ck_assert_uint_eq(d.hits_dram, 4);
+	ck_assert_uint_eq(d.hits_ssd, 10);
+	ck_assert_uint_eq(d.persists, 0);
+	ck_assert_uint_eq(d.dropped, 1);
+	ck_assert_int_eq(status_of("{\"hits\": {}}", &s), -EBADMSG);
+	ck_assert_int_eq(status_of("", &s), -EBADMSG);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("bench_argv");
@@ -205,6 +229,7 @@ int main(void)
 	tcase_add_test(t, defaults_hold_for_every_command);
 	tcase_add_test(t, mountinfo_lines);
 	tcase_add_test(t, fio_output);
+	tcase_add_test(t, status_file);
 	suite_add_tcase(s, t);
 	srunner_set_tap(sr, "-");
 	srunner_run_all(sr, CK_SILENT);

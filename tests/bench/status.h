@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a FluxKV mount says about itself in its virtual file .fluxkv/status: counters, to be read before and after the
+ * work. No state; main thread.
+ */
+#ifndef TESTS_BENCH_STATUS_H
+#define TESTS_BENCH_STATUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tests/bench/target.h"
+
+struct status {
+	uint64_t hits_dram, hits_ssd; /* opens for reading, by where the bytes were */
+	uint64_t persists, dropped;   /* blocks that were written to the SSD tier, and that were given up */
+};
+
+/* 0, -ENODATA if the target is on another file system, or another negative errno. */
+int status_read(const struct target *t, struct status *ret);
+/* The counters in the file's text. Pure. 0 or -EBADMSG. */
+int status_parse(const char *json, size_t len, struct status *ret);
+/* What was counted since before. */
+struct status status_since(const struct status *now, const struct status *before);
+
+#endif
