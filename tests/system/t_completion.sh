@@ -1,0 +1,78 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The completion of fluxkv for bash, with a fluxkv in front of PATH that has some names to give. Timeout: 60 s.
+: "${top_srcdir:?}" "${top_builddir:?}"
+if [[ ! -x $top_builddir/fluxkv ]]; then
+	echo "1..0 # SKIP fluxkv is not built"
+	exit 0
+fi
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 99' HUP INT TERM
+mkdir "$dir/bin" "$dir/work"
+cat > "$dir/bin/fluxkv" << 'END'
+#!/bin/bash
+case "$*" in
+"ls .") printf 'kv/\nlatents/\n' ;;
+"ls kv/") printf 'a b\nalpha\nbeta/\n' ;;
+"--instance two ls .") printf 'other/\n' ;;
+"ns list") printf '   OBJECTS      BYTES      BLOCK          TTL PERSIST  NAME\n         2       10 B     64 MiB         none     yes  kv\n' ;;
+help*) exec "$REAL" "$@" ;;
+*) exit 3 ;;
+esac
+END
+chmod 755 "$dir/bin/fluxkv"
+export PATH=$dir/bin:$PATH REAL=$top_builddir/fluxkv
+cd "$dir/work" && touch local1 local2 || exit 99
+# shellcheck source=/dev/null
+. "$top_srcdir/scripts/completion/fluxkv.bash"
+
+n=0
+# expect "WANTED..." WORD...: the completions of the last WORD, sorted, with | between them.
+expect() {
+	local wanted=$1 got
+	shift
+	COMP_WORDS=(fluxkv "$@")
+	COMP_CWORD=$#
+	_fluxkv 2> "$dir/err"
+	got=$(printf '%s\n' "${COMPREPLY[@]}" | LC_ALL=C sort | paste -sd'|')
+	n=$((n + 1))
+	if [[ $got == "$wanted" && ! -s $dir/err ]]; then
+		echo "ok $n - fluxkv $*"
+	else
+		echo "not ok $n - fluxkv $*"
+		echo "# got: $got, not: $wanted; $(tr '\n' ' ' < "$dir/err")"
+		echo "# reproduce: top_srcdir=$top_srcdir top_builddir=$top_builddir $0"
+	fi
+}
+
+echo 1..19
+expect "stat|status" sta
+expect "pin|prefetch|put" p
+expect "kv/" ls k
+expect "kv/a b|kv/alpha" rm kv/a
+expect "kv/beta/" rm -r kv/alpha kv/b
+expect "local1|local2" put lo
+expect "latents/" put local1 l
+expect "latents/" get l
+expect "local1|local2" get kv/alpha l
+expect "dram|ssd" evict --tier ""
+expect "kv/alpha" evict -t ssd kv/al
+expect "--force" evict --f
+expect "--block-size" ns create --b
+expect "rm" ns r
+expect "kv" ns rm k
+expect "" ns create k
+expect "none" ttl kv/alpha n
+expect "other/" --instance two ls o
+# Every command that the tool knows is completed.
+n=$((n + 1))
+known=$("$REAL" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | LC_ALL=C sort | paste -sd'|')
+COMP_WORDS=(fluxkv "") COMP_CWORD=1
+_fluxkv
+got=$(printf '%s\n' "${COMPREPLY[@]}" | grep -v '^-' | LC_ALL=C sort | paste -sd'|')
+if [[ $got == "$known" ]]; then
+	echo "ok $n - all commands"
+else
+	echo "not ok $n - all commands: $got, not $known"
+fi

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What fluxkvd is made of beside the file system: mount lines, mount options, the pid file, places. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fuse/mount_options.h"
+#include "fuse/mountpoint.h"
+#include "fuse/pidfile.h"
+#include "fuse/places.h"
+#include "tests/unit/run.h"
+
+static char dir[PATH_MAX];
+
+static void make_dir(void)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(dir, sizeof(dir), "%s/fluxkv-parts-XXXXXX", tmp ? tmp : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+/* What the tests make is known by name; rmdir() failing says that one of them left something. */
+static void remove_dir(void)
+{
+	char path[PATH_MAX + 16];
+
+	snprintf(path, sizeof(path), "%s/pid", dir);
+	unlink(path);
+	ck_assert_int_eq(rmdir(dir), 0);
+}
+
+static const char *in_dir(const char *name)
+{
+	static char path[8][PATH_MAX + 256];
+	static unsigned i;
+
+	snprintf(path[i % 8], sizeof(path[0]), "%s/%s", dir, name);
+	return path[i++ % 8];
+}
+
+START_TEST(takes_mount_lines_apart)
+{
+	char plain[] = "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n";
+	char bare[] = "36 35 0:41 / /a\\040b\\134c rw - fuse.fluxkv standalone rw";
+	struct mount_line m;
+
+	ck_assert_int_eq(mount_line_parse(plain, &m), 0);
+	ck_assert_str_eq(m.target, "/mnt2");
+	ck_assert_str_eq(m.fstype, "ext3");
+	ck_assert_str_eq(m.source, "/dev/root");
+	ck_assert_uint_eq(m.major, 98);
+	ck_assert_int_eq(mount_line_parse(bare, &m), 0);
+	ck_assert_str_eq(m.target, "/a b\\c");
+	ck_assert_str_eq(m.fstype, MOUNTPOINT_FSTYPE);
+	ck_assert_uint_eq(m.minor, 41);
+}
+END_TEST
+
+START_TEST(refuses_mount_lines)
+{
+	static const char *const bad[] = {"",
+					  "\n",
+					  "36 35 98:0 / /mnt rw",
+					  "36 35 98:0 - ext3 /dev/root rw",
+					  "36 35 x / /mnt rw - ext3 /dev/root rw",
+					  "36 35 98:0 / /mnt rw - ext3"};
+	struct mount_line m = {.target = "before"};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char line[128];
+
+		snprintf(line, sizeof(line), "%s", bad[i]);
+		ck_assert_int_eq(mount_line_parse(line, &m), -EINVAL);
+		ck_assert_str_eq(m.target, "before");
+	}
+}
+END_TEST
+
+START_TEST(resolves_mount_points)
+{
+	struct errmsg e;
+	char *path = NULL;
+
+	make_dir();
+	ck_assert_int_eq(mountpoint_resolve(dir, &path, &e), 0);
+	ck_assert_int_eq(mountpoint_prepare(path, NULL, &e), 0);
+	ck_assert_int_eq(mkdir(in_dir("full"), 0700), 0);
+	ck_assert_int_eq(mountpoint_prepare(path, NULL, &e), -ENOTEMPTY);
+	ck_assert_ptr_nonnull(strstr(e.text, "full"));
+	ck_assert_int_eq(rmdir(in_dir("full")), 0);
+	free(path);
+	ck_assert_int_eq(mountpoint_resolve(in_dir("none"), &path, &e), -ENOENT);
+	ck_assert_ptr_nonnull(strstr(e.text, "mkdir -p"));
+	ck_assert_int_eq(mountpoint_prepare("/proc", NULL, &e), -EBUSY);
+	ck_assert_int_eq(mountpoint_prepare("/proc/self/stat", NULL, &e), -ENOTDIR);
+	remove_dir();
+}
+END_TEST
+
+START_TEST(takes_mount_options_apart)
+{
+	struct mount_options o = {0};
+
+	ck_assert_int_eq(mount_options_add(&o, ""), 0);
+	ck_assert_str_eq(o.rest, "");
+	ck_assert_ptr_null(o.config);
+	ck_assert_int_eq(mount_options_add(&o, "rw,,config=/etc/a\\,b,dram=1GB"), 0);
+	ck_assert_str_eq(o.rest, "rw,dram=1GB");
+	ck_assert_str_eq(o.config, "/etc/a,b");
+	ck_assert_int_eq(mount_options_add(&o, "ssd=/x\\,y:1GB,config=/c"), 0);
+	ck_assert_str_eq(o.rest, "rw,dram=1GB,ssd=/x\\,y:1GB");
+	ck_assert_str_eq(o.config, "/c");
+	ck_assert_int_eq(mount_options_add(&o, "config=,end\\"), 0);
+	ck_assert_str_eq(o.config, "");
+	ck_assert_str_eq(o.rest, "rw,dram=1GB,ssd=/x\\,y:1GB,end\\");
+	mount_options_done(&o);
+	ck_assert_ptr_null(o.rest);
+}
+END_TEST
+
+/* A lock belongs to the open file, so a second open in this process is as good as another process. */
+START_TEST(locks_one_pid_file)
+{
+	struct pidfile *p = NULL, *other = NULL;
+	struct errmsg e;
+	char pid[32];
+
+	make_dir();
+	ck_assert_int_eq(pidfile_lock(in_dir("pid"), "node1", &p, &e), 0);
+	ck_assert_int_eq(pidfile_lock(in_dir("pid"), "node1", &other, &e), -EBUSY);
+	ck_assert_ptr_null(other);
+	snprintf(pid, sizeof(pid), "pid %ld", (long)getpid());
+	ck_assert_ptr_nonnull(strstr(e.text, pid));
+	ck_assert_ptr_nonnull(strstr(e.text, "node1"));
+	p = pidfile_unlock(p);
+	ck_assert_int_eq(access(in_dir("pid"), F_OK), -1);
+	ck_assert_int_eq(pidfile_lock(in_dir("pid"), "node1", &p, &e), 0);
+	pidfile_unlock(p);
+	ck_assert_int_eq(pidfile_lock(in_dir("none/pid"), "node1", &p, &e), -ENOENT);
+	ck_assert_ptr_null(pidfile_unlock(NULL));
+	remove_dir();
+}
+END_TEST
+
+START_TEST(takes_over_a_dead_pid_file)
+{
+	struct pidfile *p = NULL;
+	struct errmsg e;
+	int status;
+	pid_t pid;
+
+	make_dir();
+	pid = fork();
+	if (!pid)
+		_exit(pidfile_lock(in_dir("pid"), "node1", &p, &e) ? 1 : 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(access(in_dir("pid"), F_OK), 0);
+	ck_assert_int_eq(pidfile_lock(in_dir("pid"), "node1", &p, &e), 0);
+	pidfile_unlock(p);
+	remove_dir();
+}
+END_TEST
+
+START_TEST(undoes_places)
+{
+	struct places p = {0};
+	struct errmsg e;
+	int fd;
+
+	make_dir();
+	ck_assert_int_eq(mkdir(in_dir("old"), 0700), 0);
+	ck_assert_int_eq(places_mkdir(&p, in_dir("old/a/b"), 0700, &e), 0);
+	ck_assert_int_eq(places_mkdir(&p, in_dir("old/a/b"), 0700, &e), 0);
+	ck_assert_uint_eq(p.n, 2);
+	ck_assert_int_eq(places_expect(&p, in_dir("old/a/b/file"), &e), 0);
+	ck_assert_int_eq(places_expect(&p, in_dir("old/a/b/never"), &e), 0);
+	fd = open(in_dir("old/a/b/file"), O_WRONLY | O_CREAT, 0600);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	ck_assert_int_eq(places_mkdir(&p, in_dir("old/a/b/file"), 0700, &e), -ENOTDIR);
+	ck_assert_int_eq(places_mkdir(&p, "relative", 0700, &e), -EINVAL);
+	places_undo(&p);
+	ck_assert_int_eq(access(in_dir("old/a"), F_OK), -1);
+	/* What was there before stays. */
+	ck_assert_int_eq(rmdir(in_dir("old")), 0);
+	remove_dir();
+}
+END_TEST
+
+START_TEST(keeps_places)
+{
+	struct places p = {0};
+	struct errmsg e;
+
+	make_dir();
+	ck_assert_int_eq(places_mkdir(&p, in_dir("a"), 0700, &e), 0);
+	places_keep(&p);
+	places_undo(&p);
+	ck_assert_int_eq(rmdir(in_dir("a")), 0);
+	remove_dir();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("daemon_parts");
+	TCase *t = tcase_create("daemon_parts");
+
+	tcase_add_test(t, takes_mount_lines_apart);
+	tcase_add_test(t, refuses_mount_lines);
+	tcase_add_test(t, resolves_mount_points);
+	tcase_add_test(t, takes_mount_options_apart);
+	tcase_add_test(t, locks_one_pid_file);
+	tcase_add_test(t, takes_over_a_dead_pid_file);
+	tcase_add_test(t, undoes_places);
+	tcase_add_test(t, keeps_places);
+	suite_add_tcase(s, t);
+	return run_suite(s);
+}
