@@ -22,13 +22,7 @@ struct fs;
 struct node;
 
 /* The files of .fluxkv/. */
-enum fs_virtual {
-	FS_VIRTUAL_STATUS,
-	FS_VIRTUAL_METRICS,
-	FS_VIRTUAL_CONFIG,
-	FS_VIRTUAL_VERSION,
-	FS_VIRTUALS
-};
+enum fs_virtual { FS_VIRTUAL_STATUS, FS_VIRTUAL_METRICS, FS_VIRTUAL_CONFIG, FS_VIRTUAL_VERSION, FS_VIRTUALS };
 
 struct fs_config {
 	struct node *node;

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The worker threads: each reads a request from the kernel, starts it, and reads the next. A worker owns the buffer
+ * that the request lies in, and a scratch buffer for bytes on their way out; an op that must wait takes them along.
+ */
+#include "fuse/impl.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+
+#define WORKERS_MAX 64u
+#define SCRATCH_ALIGN 4096
+
+struct worker {
+	struct fs *fs;
+	pthread_t thread;
+	struct fuse_buf buf; /* mem: libfuse allocates it where it is NULL */
+	void *scratch;
+	struct op *lent_message, *lent_scratch; /* the op that uses it now */
+};
+
+struct workers {
+	unsigned n;
+	struct worker w[WORKERS_MAX];
+};
+
+static _Thread_local struct worker *self;
+
+void worker_lend_message(struct op *op)
+{
+	self->lent_message = op;
+}
+
+void *worker_lend_scratch(struct op *op)
+{
+	if (!self->scratch)
+		self->scratch = aligned_alloc(SCRATCH_ALIGN, FS_IO_MAX);
+	self->lent_scratch = op;
+	return self->scratch;
+}
+
+void worker_give_lent(struct op *op)
+{
+	if (self->lent_message == op) {
+		op->op_mem[0] = self->buf.mem;
+		self->buf.mem = NULL;
+	}
+	if (self->lent_scratch == op) {
+		op->op_mem[1] = self->scratch;
+		self->scratch = NULL;
+	}
+	worker_forget_lent();
+}
+
+void worker_forget_lent(void)
+{
+	self->lent_message = self->lent_scratch = NULL;
+}
+
+/* Cancelled only while it waits for a request: whatever it has read, it starts. */
+static int receive(struct fs *fs, struct worker *w)
+{
+	int old, r;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old);
+	r = fuse_session_receive_buf(fs->se, &w->buf);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	return r;
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct fs *fs = w->fs;
+	int r = 0, old;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	self = w;
+	while (!fuse_session_exited(fs->se)) {
+		r = receive(fs, w);
+		if (r == -EINTR || r == -EAGAIN)
+			continue;
+		if (r <= 0)
+			break;
+		fuse_session_process_buf(fs->se, &w->buf);
+	}
+	if (r < 0) {
+		log_error("reading requests from the kernel failed, unmounting: %s", strerror(-r));
+		atomic_store(&fs->loop_error, r);
+	}
+	atomic_store(&fs->ended, true);
+	sem_post(&fs->wake);
+	return NULL;
+}
+
+static unsigned default_workers(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return cpus < 2 ? 4 : cpus > 14 ? 16 : (unsigned)cpus + 2;
+}
+
+static int start_all(struct fs *fs, struct workers *ws, unsigned n)
+{
+	char name[16];
+	int r = 0;
+
+	for (; ws->n < n; ws->n++) {
+		struct worker *w = &ws->w[ws->n];
+
+		w->fs = fs;
+		r = pthread_create(&w->thread, NULL, worker_main, w);
+		if (r)
+			break;
+		snprintf(name, sizeof(name), "fuse-%u", ws->n);
+		pthread_setname_np(w->thread, name);
+	}
+	return ws->n ? 0 : -r; /* fewer than wanted will do */
+}
+
+int workers_start(struct fs *fs, struct errmsg *e)
+{
+	unsigned n = fs->cfg.threads ? fs->cfg.threads : default_workers();
+	struct workers *ws = calloc(1, sizeof(*ws));
+	sigset_t all, old;
+	int r;
+
+	if (!ws)
+		return errmsg_set(e, -ENOMEM, "out of memory");
+	fs->workers = ws;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = start_all(fs, ws, n < WORKERS_MAX ? n : WORKERS_MAX);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return r < 0 ? errmsg_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
+}
+
+void workers_stop(struct fs *fs)
+{
+	struct workers *ws = fs->workers;
+
+	if (!ws)
+		return;
+	fuse_session_exit(fs->se);
+	for (unsigned i = 0; i < ws->n; i++)
+		pthread_cancel(ws->w[i].thread);
+	for (unsigned i = 0; i < ws->n; i++) {
+		pthread_join(ws->w[i].thread, NULL);
+		free(ws->w[i].buf.mem);
+		free(ws->w[i].scratch);
+	}
+	free(ws);
+	fs->workers = NULL;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* open, create, release. fuse/retry.c tells why an open is answered ESTALE. */
+#include "fuse/impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/clock.h"
+
+struct open_op {
+	struct name_op n; /* create: the name; open: not used */
+	struct fuse_file_info fi;
+	struct handle *handle; /* to be given out */
+};
+
+static void open_op_fini(struct op *op)
+{
+	struct open_op *o = container_of(op, struct open_op, n.op);
+
+	handle_unref(op->op_fs, o->handle);
+}
+
+static bool wants_write(int flags)
+{
+	return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+}
+
+static unsigned what_it_needs(int flags)
+{
+	if (!wants_write(flags))
+		return RETRY_READ;
+	return flags & O_TRUNC ? RETRY_WRITE | RETRY_TRUNCATE : RETRY_WRITE;
+}
+
+/*
+ * O_WRONLY cannot be mapped, so it needs no page cache: its bytes come in requests as large as its writes, with one
+ * copy less. Others of the same inode may be open through the page cache: see write.c.
+ */
+static void set_io_mode(struct open_op *o, struct handle *h)
+{
+	h->h_direct = (o->fi.flags & O_ACCMODE) == O_WRONLY;
+	if (!h->h_direct) {
+		atomic_fetch_add(&h->h_inode->i_cached, 1);
+		return;
+	}
+	o->fi.direct_io = 1;
+#ifdef HAVE_STRUCT_FUSE_FILE_INFO_PARALLEL_DIRECT_WRITES
+	o->fi.parallel_direct_writes = 1;
+#endif
+}
+
+/* A handle of the private version; put, an open handle and a reference, is taken over. NULL: no memory. */
+static struct handle *new_put_handle(struct open_op *o, struct inode *i, struct put *put)
+{
+	struct fs *fs = o->n.op.op_fs;
+	struct handle *h = handle_new(fs, HANDLE_PUT, i);
+	struct msg_attr a;
+
+	if (!h) {
+		hold_release(&(struct hold){.put = put});
+		return NULL;
+	}
+	set_io_mode(o, h);
+	h->h_put = put;
+	h->h_writable = wants_write(o->fi.flags);
+	if (h->h_writable)
+		atomic_fetch_add(&fs->writers, 1);
+	put_getattr(put, &a);
+	atomic_init(&h->h_drop_suid, (a.mode & (S_ISUID | S_ISGID)) && o->n.op.op_uid != 0);
+	o->fi.fh = (uintptr_t)h;
+	return h;
+}
+
+/* The kernel has it now, or never will. */
+static void give_out(struct open_op *o)
+{
+	struct handle *h = o->handle;
+	struct fs *fs = o->n.op.op_fs;
+	struct fuse_file_info fi = o->fi;
+
+	o->handle = NULL;
+	if (op_open(&o->n.op, &fi))
+		handle_unref(fs, h);
+}
+
+/* ---- published versions ------------------------------------------------------------------------------------- */
+
+static struct handle *version_handle(struct fs *fs, struct inode *i, struct version *v, struct fuse_file_info *fi)
+{
+	struct handle *h = handle_new(fs, HANDLE_VERSION, i);
+
+	if (!h) {
+		version_close(v);
+		return NULL;
+	}
+	h->h_version = v;
+	h->h_direct = true; /* never counted among a private version's cached ones */
+	fi->fh = (uintptr_t)h;
+	fi->keep_cache = 1; /* its bytes never change */
+	fi->noflush = 1;
+	return h;
+}
+
+/* -ESTALE: the kernel is to look the name up again. */
+static int get_version(struct fs *fs, struct inode *i, pid_t tid, struct version **ret)
+{
+	char name[MSG_NAME_MAX + 1];
+	struct msg_attr a;
+	struct hold hold;
+	uint64_t dir;
+	int r;
+
+	if (retry_take(fs, tid, i->i_id, &hold)) {
+		*ret = hold.version;
+		return 0;
+	}
+	/* Its name stands for something newer, unless it was opened in another way than by name. */
+	if (inode_get_name(fs->inodes, i, &dir, name) < 0 && retry_expect(fs, tid, i, RETRY_READ))
+		return -ESTALE;
+	inode_get_attr(fs->inodes, i, &a, NULL);
+	r = version_open(fs->node, &a, ret);
+	if (r == -ESTALE && !retry_expect(fs, tid, i, RETRY_READ))
+		return -ENOENT;
+	return r;
+}
+
+static void open_published(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	struct fs *fs = req_fs(req);
+	pid_t tid = fuse_req_ctx(req)->pid;
+	struct version *v = NULL;
+	struct handle *h;
+	int r;
+
+	if (wants_write(fi->flags))
+		r = retry_expect(fs, tid, i, what_it_needs(fi->flags)) ? -ESTALE : -EACCES;
+	else
+		r = get_version(fs, i, tid, &v);
+	if (r < 0) {
+		inode_unref(fs->inodes, i);
+		req_err(req, r);
+		return;
+	}
+	inode_touch_atime(fs->inodes, i, clock_real_ns());
+	h = version_handle(fs, i, v, fi);
+	if (!h)
+		req_err(req, -ENOMEM);
+	else if (fuse_reply_open(req, fi))
+		handle_unref(fs, h);
+}
+
+/* ---- private versions --------------------------------------------------------------------------------------- */
+
+static void truncated_cb(void *arg, int err)
+{
+	struct open_op *o = arg;
+
+	if (err)
+		op_err(&o->n.op, err);
+	else
+		give_out(o);
+}
+
+/* A reference and an open handle of the inode's private version. */
+static int get_put(struct fs *fs, struct inode *i, pid_t tid, int flags, struct put **ret)
+{
+	struct hold hold;
+	int r;
+
+	if (retry_take(fs, tid, i->i_id, &hold)) {
+		*ret = hold.put;
+		return 0;
+	}
+	r = put_open(i->i_put);
+	if (!r)
+		*ret = put_ref(i->i_put);
+	else if (r == -ESTALE && !retry_expect(fs, tid, i, what_it_needs(flags)))
+		r = -ENOENT;
+	return r;
+}
+
+static void open_private(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
+{
+	struct fs *fs = req_fs(req);
+	struct put *put = NULL;
+	struct open_op *o;
+	int r;
+
+	r = get_put(fs, i, fuse_req_ctx(req)->pid, fi->flags, &put);
+	o = r < 0 ? NULL : op_new(req, sizeof(*o), "open", i->i_id);
+	if (!o) {
+		inode_unref(fs->inodes, i);
+		hold_release(&(struct hold){.put = put});
+		if (r < 0)
+			req_err(req, r);
+		return;
+	}
+	o->fi = *fi;
+	o->n.op.op_fini = open_op_fini;
+	o->handle = new_put_handle(o, i, put);
+	if (!o->handle)
+		op_err(&o->n.op, -ENOMEM);
+	else if (fi->flags & O_TRUNC)
+		put_truncate(put, 0, truncated_cb, o);
+	else
+		give_out(o);
+	op_started(&o->n.op);
+}
+
+void fs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct fs *fs = req_fs(req);
+	struct inode *i;
+
+	count_add(fs, opens, 1);
+	if (ino_is_virtual(ino)) {
+		virtual_open(req, ino, fi);
+		return;
+	}
+	i = inode_get(fs->inodes, ino);
+	if (!i || (atomic_load_explicit(&fs->draining, memory_order_relaxed) && wants_write(fi->flags))) {
+		req_err(req, i ? -ESHUTDOWN : -ESTALE);
+		inode_unref(fs->inodes, i);
+		return;
+	}
+	if (i->i_put)
+		open_private(req, i, fi);
+	else
+		open_published(req, i, fi);
+}
+
+/* ---- create ------------------------------------------------------------------------------------------------- */
+
+/* put is an open handle and a reference, and taken over. */
+static void answer_create(struct open_op *o, struct put *put, const char *name)
+{
+	struct fs *fs = o->n.op.op_fs;
+	struct fuse_entry_param e;
+	struct fuse_file_info fi;
+	struct handle *h;
+	struct inode *i;
+	struct msg_attr a;
+
+	put_getattr(put, &a);
+	if (make_entry(fs, &a, put_ref(put), o->n.dir, name, &e, &i) < 0) {
+		hold_release(&(struct hold){.put = put});
+		op_err(&o->n.op, -ENOMEM);
+		return;
+	}
+	if (!name)
+		atomic_store(&i->i_tmpfile, !(o->fi.flags & O_EXCL));
+	h = new_put_handle(o, i, put);
+	if (!h) {
+		inode_forget(fs->inodes, a.id, 1);
+		op_err(&o->n.op, -ENOMEM);
+		return;
+	}
+	fi = o->fi;
+	if (op_create(&o->n.op, &e, &fi)) {
+		handle_unref(fs, h);
+		inode_forget(fs->inodes, a.id, 1);
+	}
+}
+
+static void created_cb(void *arg, int err, struct put *put)
+{
+	struct open_op *o = arg;
+	struct op *op = &o->n.op;
+
+	if (!err) {
+		err = put_open(put);
+		if (err)
+			put_unref(put);
+	}
+	/* Somebody was first. The kernel looks it up and asks whether the caller may open it. */
+	if (err == -EEXIST && !(o->fi.flags & O_EXCL) &&
+	    retry_expect_name(op->op_fs, op->op_tid, o->n.dir, o->n.name, what_it_needs(o->fi.flags)))
+		err = -ESTALE;
+	if (err)
+		op_err(op, err);
+	else
+		answer_create(o, put, o->n.name);
+}
+
+void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
+{
+	struct fs *fs = req_fs(req);
+	uint32_t m = (mode & 07777) | S_IFREG, gid;
+	struct open_op *o;
+
+	count_add(fs, creates, 1);
+	if (ino_is_virtual(parent) || name_is_virtual(parent, name) ||
+	    atomic_load_explicit(&fs->draining, memory_order_relaxed)) {
+		req_err(req, atomic_load(&fs->draining) ? -ESHUTDOWN : -EPERM);
+		return;
+	}
+	o = name_op_new(req, sizeof(*o), "create", parent, name);
+	if (!o)
+		return;
+	o->fi = *fi;
+	gid = o->n.op.op_gid;
+	inherit_group(fs, parent, false, &m, &gid);
+	put_create(fs->node, parent, o->n.name, fi->flags & O_EXCL, m, o->n.op.op_uid, gid, created_cb, o);
+	op_started(&o->n.op);
+}
+
+#ifdef HAVE_STRUCT_FUSE_LOWLEVEL_OPS_TMPFILE
+static void tmpfile_cb(void *arg, int err, struct put *put)
+{
+	struct open_op *o = arg;
+
+	if (!err) {
+		err = put_open(put);
+		if (err)
+			put_unref(put);
+	}
+	if (err)
+		op_err(&o->n.op, err);
+	else
+		answer_create(o, put, NULL);
+}
+
+void fs_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi)
+{
+	struct fs *fs = req_fs(req);
+	uint32_t m = (mode & 07777) | S_IFREG, gid;
+	struct open_op *o;
+
+	if (ino_is_virtual(parent)) {
+		req_err(req, -EPERM);
+		return;
+	}
+	o = op_new(req, sizeof(*o), "tmpfile", parent);
+	if (!o)
+		return;
+	o->n.dir = parent;
+	o->fi = *fi;
+	gid = o->n.op.op_gid;
+	inherit_group(fs, parent, false, &m, &gid);
+	put_tmpfile(fs->node, parent, m, o->n.op.op_uid, gid, tmpfile_cb, o);
+	op_started(&o->n.op);
+}
+#endif
+
+void fs_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	handle_unref(req_fs(req), fi_handle(fi));
+	req_ok(req);
+}
