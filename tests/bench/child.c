@@ -118,7 +118,7 @@ static int explain(const char *name, int status, int fd, struct errmsg *e)
 	else
 		errmsg_set(e, -EIO, "%s ended with status %d%s%s", name, WEXITSTATUS(status), *line ? ": " : "", line);
 	free(text);
-	return -EIO;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 1 ? -EAGAIN : -EIO;
 }
 
 int child_run(const char *const *argv, char **ret_out, uint64_t *ret_ns, struct errmsg *e)

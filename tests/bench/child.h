@@ -13,8 +13,8 @@
 
 /*
  * Runs argv (NULL-terminated). ret_out: if not NULL, what it wrote to stdout, NUL-terminated, for free(). ret_ns: if
- * not NULL, from the start to its end. Its stderr is kept for the message. -ENOENT: no such program; -EIO: it
- * failed, and e says how.
+ * not NULL, from the start to its end. Its stderr is kept for the message. -ENOENT: no such program; -EAGAIN: it
+ * ended with status 1, the usual "no"; -EIO: it failed in another way. e says how.
  */
 int child_run(const char *const *argv, char **ret_out, uint64_t *ret_ns, struct errmsg *e);
 

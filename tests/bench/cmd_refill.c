@@ -43,7 +43,7 @@ static int evict(struct bench *b, const char *path, uint64_t deadline)
 	struct errmsg e = {{0}};
 	int r;
 
-	while ((r = evict_once(b, path, &e)) == -EIO && clock_ns() < deadline) {
+	while ((r = evict_once(b, path, &e)) == -EAGAIN && clock_ns() < deadline) {
 		if (stop_wanted())
 			return -EINTR;
 		nanosleep(&pause, NULL);
@@ -65,19 +65,39 @@ static int check_tier(struct bench *b, const char *path)
 	return 0;
 }
 
-static int evict_set(struct refill *f)
+static int evict_set(struct refill *f, const struct set *s)
 {
 	uint64_t deadline = clock_ns() + f->b->o->timeout * NS_PER_SEC, ns;
 	char path[PATH_MAX + 32], name[SET_NAME_LEN];
 	/* The kernel may have pages of what it read before. First, because this opens, and so would refill. */
-	int r = set_run(f->b, &f->set, SET_DROP, 0, &ns);
+	int r = set_run(f->b, s, SET_DROP, 0, &ns);
 
-	for (unsigned i = 0; r == 0 && i < f->set.n; i++) {
-		set_name(i, name);
-		snprintf(path, sizeof(path), "%s/%s", f->set.t->path, name);
+	for (unsigned i = 0; r == 0 && i < s->n; i++) {
+		set_name(s->from + i, name);
+		snprintf(path, sizeof(path), "%s/%s", s->t->path, name);
 		r = evict(f->b, path, deadline);
 		if (r == 0)
 			r = check_tier(f->b, path);
+	}
+	return r;
+}
+
+/*
+ * Puts the values a few at a time, each batch when the one before is out of memory: what is put faster than the device
+ * writes would at some point not be persisted at all, and then never be evicted.
+ */
+static int put_settled(struct refill *f)
+{
+	struct set batch = f->set;
+	uint64_t ns;
+	int r = 0;
+
+	for (batch.from = 0; r == 0 && batch.from < f->set.n; batch.from += batch.n) {
+		batch.n = f->set.n - batch.from < f->b->o->threads ? f->set.n - batch.from : f->b->o->threads;
+		batch.first_id = f->set.first_id + batch.from;
+		r = set_run(f->b, &batch, SET_PUT, 0, &ns);
+		if (r == 0)
+			r = evict_set(f, &batch);
 	}
 	return r;
 }
@@ -135,11 +155,11 @@ static int measure_size(struct refill *f, uint64_t size)
 	int r;
 
 	f->set = (struct set){.t = &b->targets[0], .size = size, .n = set_count(b->o, size)};
-	r = set_run(b, &f->set, SET_PUT, 0, &ns);
+	r = put_settled(f);
 	if (r == 0)
 		r = write_file(f, f->set.n * size);
 	for (unsigned round = 0; r == 0 && round < b->o->warmup + b->o->runs; round++) {
-		r = evict_set(f);
+		r = evict_set(f, &f->set);
 		if (r == 0)
 			r = set_measure(b, &f->set, SET_READ, 0, &key, round);
 		if (r == 0)

@@ -75,7 +75,7 @@ static int do_share(void *arg, unsigned thread, uint64_t *ret_ns)
 	for (unsigned i = thread; r == 0 && i < j->s->n; i += o->threads) {
 		if (stop_wanted())
 			return -EINTR;
-		set_name(i, name);
+		set_name(j->s->from + i, name);
 		v.id = j->s->first_id + i;
 		r = do_value(&io, &v, j->op, ret_ns);
 	}

@@ -37,8 +37,8 @@ enum set_op {
 
 struct set {
 	const struct target *t;
-	uint64_t size, first_id; /* the value number i has the id first_id + i */
-	unsigned n;
+	uint64_t size, first_id; /* the value number from + i has the id first_id + i */
+	unsigned from, n;
 };
 
 #define SET_NAME_LEN 16
