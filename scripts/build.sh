@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds FluxKV out of tree, from whatever state the checkout is in.
+#
+#   build.sh [DIR [CONFIGURE-OPTION...]]    in DIR (default: build/ of the checkout)
+#
+# Run as root over somebody else's checkout, it builds as that somebody, so that nothing there belongs to root.
+set -eu
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+dir=${1-$top/build}
+[ $# -eq 0 ] || shift
+
+if [ "$(id -u)" = 0 ] && [ "$(stat -c %u "$top")" != 0 ]; then
+	exec setpriv --reuid "$(stat -c %u "$top")" --regid "$(stat -c %g "$top")" --clear-groups \
+		"$0" "$dir" "$@"
+fi
+
+# Later changes of these files are make's business.
+if [ ! -x "$top/configure" ] || [ -n "$(find "$top/configure.ac" -newer "$top/configure")" ]; then
+	"$top/autogen.sh"
+fi
+mkdir -p "$dir"
+cd "$dir"
+if [ ! -f Makefile ] || [ $# -gt 0 ]; then
+	"$top/configure" --quiet "$@"
+fi
+exec make -j"$(nproc)"
