@@ -35,6 +35,7 @@ struct core_config {
 	uint64_t max_xattr_bytes;    /* of all user xattrs together; 0: 256 MiB. -ENOSPC above */
 	uint32_t max_namespaces;     /* 0: 65536. -ENOSPC above */
 	uint64_t hash_seed;	     /* keeps users from choosing names that collide */
+	uint64_t id_block;	     /* ids are taken in blocks of so many; 0: a million */
 	uint32_t root_mode, root_uid, root_gid; /* of a new root directory; mode 0: 0755 */
 };
 
@@ -61,8 +62,11 @@ void core_out_clear(struct core_out *out); /* frees all, messages too */
 struct core *core_new(const struct core_config *cfg);
 struct core *core_free(struct core *c);
 
-/* Exactly one message of the step is the answer to `in`. */
-void core_handle(struct core *c, struct msg *in, uint64_t now_ns, int64_t real_ns, struct core_out *out);
+/*
+ * Exactly one message of the step is the answer to `in`. -ENOMEM: not even that could be made; nothing has happened,
+ * and `in` is still the caller's.
+ */
+int core_handle(struct core *c, struct msg *in, uint64_t now_ns, int64_t real_ns, struct core_out *out);
 
 /*
  * Does what time alone brings: expiry, deadlines of puts and gets, dead nodes, repeats, the times of directories to
@@ -72,16 +76,28 @@ void core_handle(struct core *c, struct msg *in, uint64_t now_ns, int64_t real_n
 uint64_t core_tick(struct core *c, uint64_t now_ns, int64_t real_ns, struct core_out *out);
 
 /*
- * Loading, before the first core_handle(): the catalogue gives what it holds, each kind after those before it:
- * counters, namespaces, directories (parents in any order), objects with their replicas, xattrs, members. Returns
- * -EBADMSG for a record that contradicts what is there, -ENOMEM.
+ * Loading, before the first core_handle(): the catalogue gives what it holds, each kind after those before it: the
+ * counter, directories (parents in any order), namespaces, objects, replicas, xattrs, members. Returns -EBADMSG for a
+ * record that contradicts what is there, -ENOMEM.
  */
 int core_load(struct core *c, const struct write_rec *rec);
-/* Ends the loading: hangs the directories in; what hangs nowhere is dropped, and said to the catalogue. */
+/*
+ * Ends the loading: hangs everything in. What hangs nowhere, or where it may not, is dropped, and said to the
+ * catalogue. The writes, which also take the first block of ids, must be committed before the first core_handle().
+ */
 int core_load_end(struct core *c, struct core_out *out);
+
+/* Says what the catalogue would have been told later: the times of directories. For an orderly end. */
+void core_flush(struct core *c, struct core_out *out);
 
 /* The whole durable state as the records that would load it, for tests that compare two cores. */
 int core_dump(struct core *c, struct writes *ret);
+
+/*
+ * The catalogue has a WRITE_COUNTER record of this value (struct writes tells the highest of a batch). Ids above what
+ * was confirmed are not given out, so that no crash can issue one twice; requests that need one fail with -EIO.
+ */
+void core_committed(struct core *c, uint64_t counter);
 
 struct core_ledger {
 	uint64_t capacity, zombie, used, reserved;

@@ -16,22 +16,29 @@
 enum write_type {
 	WRITE_COUNTER,	      /* counter */
 	WRITE_NAMESPACE,      /* ns + name */
-	WRITE_NAMESPACE_GONE, /* id: its number */
+	WRITE_NAMESPACE_GONE, /* key: its number */
 	WRITE_DIR,	      /* inode + name; the root has no name */
-	WRITE_DIR_GONE,	      /* id */
+	WRITE_DIR_GONE,	      /* key; its xattrs too */
 	WRITE_OBJECT,	      /* inode + name */
-	WRITE_OBJECT_GONE,    /* id; its replicas and xattrs too */
+	WRITE_OBJECT_GONE,    /* key; its replicas and xattrs too */
 	WRITE_REPLICA,	      /* replica: one that does not stand in the object's own row */
-	WRITE_REPLICA_GONE,
-	WRITE_XATTRS,	     /* id + blob; an empty one means none */
-	WRITE_MEMBER,	     /* member + name: the instance key */
-	WRITE_OBJECTS_CLEAR, /* every object is gone */
+	WRITE_REPLICA_GONE,   /* replica */
+	WRITE_XATTRS,	      /* key + blob; an empty one means none */
+	WRITE_MEMBER,	      /* member + the instance key */
+	WRITE_OBJECTS_CLEAR,  /* every object is gone */
 	WRITE_TYPES
 };
 
-#define WRITE_OF_MULTI 1u /* inode.flags: there may be WRITE_REPLICA rows */
+/* What else there may be of an inode. */
+#define WRITE_OF_MULTI 1u /* WRITE_REPLICA rows */
 #define WRITE_OF_PIN 2u
 #define WRITE_OF_XATTRS 4u
+#define WRITE_OF_DIR 8u
+
+struct write_key {
+	uint64_t id;
+	uint8_t flags; /* WRITE_OF_* */
+};
 
 struct write_inode {
 	uint64_t id, parent, cookie;
@@ -66,8 +73,8 @@ struct write_rec {
 	enum write_type type;
 	uint32_t len; /* of data: the name, key or blob; not NUL-terminated */
 	union {
-		uint64_t id;	  /* also of WRITE_XATTRS */
 		uint64_t counter; /* ids below it may have been given out */
+		struct write_key key;
 		struct write_inode inode;
 		struct write_ns ns;
 		struct write_replica replica;
@@ -79,7 +86,8 @@ struct write_rec {
 struct writes {
 	uint8_t *buf;
 	size_t len, cap;
-	size_t n; /* records */
+	size_t n;	  /* records */
+	uint64_t counter; /* the highest WRITE_COUNTER among them; 0: none */
 };
 
 /* Room for n records with data bytes of data in all, so that as much can be added without failing. 0, -ENOMEM. */

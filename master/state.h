@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state of the core, shared by the files that make it up (master/core.h is what others see). One thread at a time.
+ *
+ * An inode is a directory or one version of an object. A version that a name stands for hangs in its directory and in
+ * by_name; one that was deleted, overwritten or lost its last complete copy while some node still has bytes of it is an
+ * orphan: it is found by id only, until each of those nodes has acknowledged its MSG_DROP.
+ *
+ * Ledger of a node: `reserved` are grants of puts and targets of gets; `used` are memory replicas (of orphans too) and
+ * loose allocations, whose replica is gone but whose file is not yet said to be unlinked.
+ */
+#ifndef MASTER_STATE_H
+#define MASTER_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/list.h"
+#include "master/core.h"
+#include "master/pool.h"
+#include "master/table.h"
+
+#define PAGE 4096ull
+#define BLOCK_SHIFT_MIN 12u
+#define BLOCK_SHIFT_MAX 40u
+#define NS_TICK_MAX 1000000000ull /* something waits: core_tick() is wanted within a second */
+#define NODE_MAX 65534u
+#define LEASE_MANY 65535u /* more than one node may hold a lease on the name */
+
+#define TIER_MEM 1u
+#define TIER_SSD 2u
+
+#define INODE_MULTI 1u	/* the route is an array, not the one replica that fits the inode */
+#define INODE_PIN 2u	/* MSG_ATTR_PIN */
+#define INODE_XATTRS 4u /* there is an entry in the xattrs table */
+#define INODE_ORPHAN 8u
+#define INODE_LOOSE 16u /* allocations of it may be loose */
+
+struct slot {
+	uint32_t cookie_lo, cookie_hi;
+	uint32_t inode; /* 0: the name is gone */
+};
+
+/* The names of a directory, in the order of their cookies. */
+struct dir {
+	struct slot *slots;
+	uint32_t n, cap; /* slots in use, dead ones too, and allocated */
+	uint32_t live, subdirs;
+	uint32_t self;	     /* the inode */
+	struct space *space; /* the namespace whose root this is, or NULL */
+	struct list dirty;   /* in core.dirty: the catalogue does not have its times yet */
+};
+
+struct replica {
+	uint64_t alloc;
+	uint32_t block;
+	uint16_t node;
+	uint8_t tiers; /* TIER_* */
+};
+
+/* Ascending by (block, node). */
+struct route {
+	uint32_t n, cap;
+	struct replica r[];
+};
+
+/* 128 bytes; most of what an object costs. */
+struct inode {
+	uint64_t id;
+	union {
+		uint64_t cookie;    /* of its name */
+		uint64_t orphan_ns; /* when its MSG_DROPs were sent last */
+	};
+	char *name; /* name_len bytes, no NUL */
+	int64_t mtime_ns, ctime_ns, atime_ns;
+	union {
+		struct dir *dir;
+		struct {
+			uint64_t storage_id, size;
+			int64_t expires_ns;
+			union {
+				uint64_t alloc;
+				struct route *route; /* INODE_MULTI */
+			};
+		};
+	};
+	union {
+		uint32_t parent; /* the directory's inode; 0: the root, or an orphan */
+		uint32_t orphan_prev;
+	};
+	union {
+		uint32_t name_next;
+		uint32_t orphan_next;
+	};
+	uint32_t id_next;
+	uint32_t name_hash;
+	uint32_t uid, gid;
+	uint32_t ns;
+	uint32_t heap_pos; /* place in the expiry heap, from 1; 0: not there */
+	uint16_t mode;
+	uint16_t home;	/* the node of the replica in alloc; of an empty object, the one that put it */
+	uint16_t lease; /* the node that may hold a lease on its name; 0: none; LEASE_MANY */
+	uint8_t name_len;
+	uint8_t kind; /* enum msg_kind; 0: a free element of the pool */
+	uint8_t block_shift;
+	uint8_t tiers; /* of the replica in alloc */
+	uint8_t flags;
+};
+
+/* A namespace. */
+struct space {
+	uint32_t number, kind, persist;
+	uint8_t block_shift;
+	uint64_t ttl_seconds;
+	uint32_t root; /* inode */
+	uint64_t objects, bytes;
+};
+
+struct grant {
+	uint64_t alloc, bytes;
+	uint32_t block;
+};
+
+/* A put that runs. */
+struct ticket {
+	uint64_t id;
+	struct list fifo; /* core.tickets, oldest sign of life first */
+	uint64_t sign_ns;
+	struct grant *grants; /* ascending by block */
+	char *res_name;	      /* O_EXCL: the name it has reserved, or NULL */
+	uint64_t res_dir;     /* in the directory of this id, which may be gone by now */
+	uint32_t res_hash, res_next, id_next;
+	uint32_t n, cap;
+	uint32_t ns;
+	uint16_t node;
+	uint8_t res_len, block_shift;
+	bool persist;
+};
+
+struct get {
+	uint64_t id, put_id, alloc, bytes;
+	struct list fifo; /* core.gets, oldest first */
+	uint64_t start_ns;
+	uint32_t block, id_next, block_next;
+	uint16_t node, source_node;
+	uint8_t source; /* enum msg_source */
+};
+
+/* An allocation without a replica, until its file is unlinked. */
+struct loose {
+	uint64_t alloc, put_id, bytes;
+	uint32_t next;
+	uint16_t node;
+};
+
+struct xattrs {
+	uint64_t id;
+	uint8_t *blob;
+	uint32_t len, next;
+};
+
+struct drop {
+	uint64_t put_id;
+	uint32_t blocks;
+};
+
+/* A directory or object that was loaded and hangs nowhere yet. */
+struct load_name {
+	uint64_t parent, cookie;
+	uint32_t inode;
+	uint32_t len;
+	char *name;
+};
+
+struct recent;
+
+struct member {
+	uint32_t node;
+	char *key; /* the instance key */
+	uint64_t tomb_tag;
+	bool live, ssd;
+	bool loaded;	 /* the catalogue gave it replicas, of an incarnation that is over */
+	bool revoke_all; /* a revoke could not be made: end all its leases instead */
+	uint64_t capacity, zombie, used, reserved;
+	uint64_t ssd_capacity, ssd_used;
+	uint64_t sign_ns;
+	struct drop *drops; /* to be told in this step */
+	size_t n_drops, cap_drops;
+	struct recent *recent;
+};
+
+struct core {
+	struct core_config cfg;
+
+	/* this step's */
+	uint64_t now_ns;
+	int64_t real_ns;
+	struct core_out *out;
+	struct core_msg *after; /* notices that follow the answer */
+	size_t n_after, cap_after;
+	bool answer_after_commit;
+
+	/* ids */
+	uint64_t next_id, id_limit, id_safe; /* below limit: said to the catalogue; below safe: it has it */
+	uint64_t lease_seq;
+	uint32_t next_ns;
+
+	struct pool inodes, tickets, gets, looses, xattrs;
+	struct table by_id, by_name, tickets_by_id, tickets_by_name, gets_by_id, gets_by_block, loose_by_alloc,
+	    xattrs_by_id;
+	uint32_t root; /* inode */
+	struct list tickets_fifo, gets_fifo, dirty;
+	uint64_t dirty_ns;		   /* when the dirty list was written last */
+	uint32_t orphan_head, orphan_tail; /* oldest drop first */
+	bool drops_lost;		   /* some MSG_DROP could not be made: tell all orphans again */
+
+	uint32_t *heap; /* inodes that expire, soonest first; heap[0] unused */
+	uint32_t heap_n, heap_cap;
+
+	struct space **spaces; /* ascending by number */
+	uint32_t n_spaces, cap_spaces;
+	struct member **members; /* by node */
+	uint32_t n_members;
+
+	uint16_t *misses;
+	uint64_t n_objects, n_dirs, n_orphans;
+	uint64_t live_bytes, orphan_bytes; /* pages of objects, each once */
+	uint64_t xattr_bytes, route_bytes, name_bytes, slot_bytes;
+
+	/* while loading */
+	struct load_name *loading;
+	size_t n_loading, cap_loading;
+};
+
+static inline struct inode *inode_get(const struct core *c, uint32_t h)
+{
+	return pool_get(&c->inodes, h);
+}
+
+static inline uint64_t pages_of(uint64_t bytes)
+{
+	return (bytes + PAGE - 1) & ~(PAGE - 1);
+}
+
+/* Blocks of an object of that size. */
+static inline uint64_t blocks_of(uint64_t size, uint8_t shift)
+{
+	return (size >> shift) + ((size & ((1ull << shift) - 1)) != 0);
+}
+
+static inline uint64_t block_len(uint64_t size, uint8_t shift, uint32_t block)
+{
+	uint64_t begin = (uint64_t)block << shift, left = size - begin;
+
+	return left < 1ull << shift ? left : 1ull << shift;
+}
+
+#endif
