@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The finisher of a device: checksums, copies out of scratch buffers, the end of requests. See internal.h.
+ */
+#include "ssd/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ssd_op_init(struct ssd_op *op, struct ssd_device *d, enum ssd_kind kind)
+{
+	/* All but the checksum's state, which is large and set up by its own function. */
+	memset((char *)op + sizeof(op->state), 0, sizeof(*op) - sizeof(op->state));
+	op->dev = d;
+	op->kind = kind;
+	list_init(&op->work.list);
+	list_init(&op->list);
+	list_init(&op->pieces);
+}
+
+struct ssd_op *ssd_op_new(struct ssd_device *d, enum ssd_kind kind, ssd_done_fn done, void *arg)
+{
+	struct ssd_op *op;
+
+	if (posix_memalign((void **)&op, _Alignof(struct ssd_op), sizeof(*op)))
+		return NULL;
+	ssd_op_init(op, d, kind);
+	XXH3_64bits_reset(&op->state);
+	op->done = done;
+	op->arg = arg;
+	return op;
+}
+
+static void hand(struct ssd_device *d, struct list *node, struct list *to)
+{
+	pthread_mutex_lock(&d->lock);
+	list_add_tail(node, to);
+	pthread_cond_signal(&d->fin_cond);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void ssd_finish_piece(struct ssd_device *d, struct ssd_piece *p)
+{
+	p->work.is_piece = true;
+	hand(d, &p->work.list, &d->work);
+}
+
+void ssd_finish_op(struct ssd_device *d, struct ssd_op *op)
+{
+	op->work.is_piece = false;
+	hand(d, &op->work.list, &d->work);
+}
+
+void ssd_finish_sum(struct ssd_device *d, struct ssd_op *op)
+{
+	/* `summed` says that the caller knew the sum; the finisher has not seen this request yet. */
+	if (!op->summed)
+		hand(d, &op->list, &d->sums);
+}
+
+/* Takes n more bytes of the payload into the checksum. */
+static void hash_more(struct ssd_op *op, const void *p, uint64_t n)
+{
+	XXH3_64bits_update(&op->state, p, n);
+	op->hashed += n;
+	if (op->hashed == op->len) {
+		op->sum = XXH3_64bits_digest(&op->state);
+		op->summed = true;
+	}
+}
+
+/* A piece that was read: only the payload of it counts, the padding is nobody's. */
+static void take_piece(struct ssd_device *d, struct ssd_piece *p)
+{
+	struct ssd_op *op = p->op;
+	uint64_t left = op->len - p->off;
+	uint64_t n = left < p->len ? left : p->len;
+
+	if (p->scratch)
+		memcpy(op->buf + p->off, p->scratch, n);
+	hash_more(op, op->buf + p->off, n);
+	ssd_piece_free(d, p);
+}
+
+/* Call with the store locked. */
+static void count_write(struct ssd_store *s, const struct ssd_op *op, int err)
+{
+	switch (err) {
+	case 0:
+		s->st.writes_ok++;
+		s->st.write_bytes += op->len;
+		return;
+	case -ENOBUFS:
+		s->st.dropped_backlog++;
+		return;
+	case -ENOSPC:
+		s->st.dropped_held++;
+		return;
+	case -ECANCELED:
+		s->st.cancelled++;
+		return;
+	default:
+		s->st.writes_failed++;
+	}
+}
+
+/* Call with the store locked. Returns what the caller is told. */
+static int settle_write(struct ssd_store *s, struct ssd_op *op)
+{
+	struct ssd_entry *e = ssd_entry(&s->index, op->entry);
+	struct ssd_ring *r;
+	int err = op->err;
+
+	if (!op->started) {
+		if (e->state == SSD_QUEUED)
+			ssd_index_remove(&s->index, op->entry);
+		ssd_index_release(&s->index, op->entry);
+		s->queued--;
+		return err;
+	}
+	r = s->rings[e->ring];
+	if (e->state == SSD_DEAD)
+		err = -ECANCELED;
+	else if (!err && op->dev->failed)
+		err = -EIO;
+	if (!err)
+		ssd_ring_commit(r, op->entry, op->sum);
+	else if (e->state != SSD_DEAD)
+		ssd_ring_kill(r, op->entry);
+	ssd_ring_unpin(r, op->entry);
+	return err;
+}
+
+static int settle_read(struct ssd_store *s, struct ssd_op *op)
+{
+	struct ssd_entry *e = ssd_entry(&s->index, op->entry);
+	struct ssd_ring *r = s->rings[e->ring];
+	int err = op->err;
+
+	/* The pin forbids it; if it has happened all the same, these are another value's bytes. */
+	if (!err && !ssd_ring_valid(r, op->entry))
+		err = -ENOENT;
+	if (!err && op->sum != e->sum) {
+		err = -EBADMSG;
+		s->st.checksum_errors++;
+		if (e->state == SSD_COMMITTED)
+			ssd_ring_evict(r, op->entry);
+	}
+	ssd_ring_unpin(r, op->entry);
+	if (!err) {
+		s->st.reads_ok++;
+		s->st.read_bytes += op->len;
+	} else if (err != -ENOENT && err != -ECANCELED) {
+		s->st.reads_failed++;
+	}
+	return err;
+}
+
+static void settle(struct ssd_device *d, struct ssd_op *op)
+{
+	struct ssd_store *s = d->store;
+	int err;
+
+	pthread_mutex_lock(&s->lock);
+	if (op->kind == SSD_OP_READ) {
+		err = settle_read(s, op);
+	} else {
+		err = settle_write(s, op);
+		count_write(s, op, err);
+	}
+	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_lock(&d->lock);
+	d->backlog -= op->charge;
+	ssd_device_unblock(d);
+	pthread_mutex_unlock(&d->lock);
+	op->done(op->arg, err, err ? 0 : op->sum);
+	free(op);
+}
+
+/* The I/O of a request is over, and perhaps the checksum of it is not. */
+static void end_io(struct ssd_device *d, struct ssd_op *op)
+{
+	op->io_ended = true;
+	if (op->kind == SSD_OP_WRITE && !op->err && !op->summed)
+		return;
+	if (op->kind == SSD_OP_WRITE) {
+		pthread_mutex_lock(&d->lock);
+		list_del(&op->list);
+		pthread_mutex_unlock(&d->lock);
+	}
+	settle(d, op);
+}
+
+/* The next piece of the checksum of a write, whose bytes are there from the start. */
+static void sum_write(struct ssd_device *d, struct ssd_op *op)
+{
+	uint64_t left = op->len - op->hashed;
+
+	hash_more(op, op->buf + op->hashed, left < SSD_PIECE ? left : SSD_PIECE);
+	if (!op->summed)
+		return;
+	pthread_mutex_lock(&d->lock);
+	list_del(&op->list);
+	pthread_mutex_unlock(&d->lock);
+	if (op->io_ended)
+		settle(d, op);
+}
+
+/* Waits for something to do. Reads go before the checksums of writes. False: the end. */
+static bool take_work(struct ssd_device *d, struct ssd_work **ret_work, struct ssd_op **ret_sum)
+{
+	bool more = true;
+
+	*ret_work = NULL;
+	*ret_sum = NULL;
+	pthread_mutex_lock(&d->lock);
+	while (list_empty(&d->work) && list_empty(&d->sums) && !d->fin_stop)
+		pthread_cond_wait(&d->fin_cond, &d->lock);
+	if (!list_empty(&d->work)) {
+		*ret_work = list_first(&d->work, struct ssd_work, list);
+		list_del(&(*ret_work)->list);
+	} else if (!list_empty(&d->sums)) {
+		*ret_sum = list_first(&d->sums, struct ssd_op, list);
+	} else {
+		more = false;
+	}
+	pthread_mutex_unlock(&d->lock);
+	return more;
+}
+
+void *ssd_finisher(void *arg)
+{
+	struct ssd_device *d = arg;
+	struct ssd_work *work;
+	struct ssd_op *sum;
+
+	while (take_work(d, &work, &sum)) {
+		if (sum)
+			sum_write(d, sum);
+		else if (work->is_piece)
+			take_piece(d, container_of(work, struct ssd_piece, work));
+		else
+			end_io(d, container_of(work, struct ssd_op, work));
+	}
+	return NULL;
+}
