@@ -148,6 +148,7 @@ static void keep_in_place(struct ssd_ring *r)
 
 	append(r, i, begin);
 	r->kept_in_place++;
+	trim(r);
 }
 
 /* The oldest entry is held, and a writer needs n bytes. */

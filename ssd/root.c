@@ -34,9 +34,11 @@ int ssd_safe_name(const char *text, char *ret, size_t size)
 	if (!text || !*text)
 		return -EINVAL;
 	for (size_t i = 0; text[i]; i++) {
-		if (at + 4 > size)
+		bool same = plain(text, i);
+
+		if (at + (same ? 2 : 4) > size)
 			return -ENAMETOOLONG;
-		if (plain(text, i))
+		if (same)
 			ret[at++] = text[i];
 		else
 			at += (size_t)snprintf(ret + at, 4, "%%%02X", (unsigned char)text[i]);
@@ -260,8 +262,11 @@ static int check_room(const struct ssd_dir *d, uint64_t limit, const char *path,
 	if (fstatvfs(d->fd, &fs) < 0)
 		return errmsg_set(e, -errno, "%s: %m", path);
 	avail = (uint64_t)fs.f_bavail * fs.f_frsize;
-	/* Asked first, so that a limit too large does not fill the file system for a moment before it is refused. */
-	if (avail >= limit)
+	/*
+	 * Asked first, so that a limit too large does not fill the file system for a moment before it is refused. One
+	 * without blocks keeps no account.
+	 */
+	if (avail >= limit || !fs.f_blocks)
 		return 0;
 	return errmsg_set(e, -ENOSPC,
 			  "%s: the SSD tier needs %s here and %s are free; lower large_limit_size or make room", path,
