@@ -187,6 +187,9 @@ static int prepare(struct daemon *d, struct errmsg *e)
 	int r;
 
 	r = mountpoint_resolve(d->args->mountpoint, &d->mountpoint, e);
+	/* From here on every path is absolute. A daemon must not keep a file system from being unmounted. */
+	if (!r && d->ready->background && chdir("/"))
+		r = errmsg_set(e, -errno, "/: %s", strerror(errno));
 	if (!r)
 		r = name_places(d, e);
 	if (!r)
