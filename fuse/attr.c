@@ -95,7 +95,7 @@ int make_entry(struct fs *fs, const struct msg_attr *a, struct put *put, uint64_
 	return 0;
 }
 
-void answer_entry(struct op *op, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name)
+void reply_entry(struct op *op, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name)
 {
 	struct fs *fs = op->op_fs;
 	struct fuse_entry_param e;
@@ -385,7 +385,7 @@ static void statfs_cb(void *arg, int err, const struct node_statfs *s)
 	st.f_bfree = st.f_bavail = (s->total_bytes - used) / BLOCK;
 	st.f_files = s->objects + FREE_NAMES;
 	st.f_ffree = st.f_favail = FREE_NAMES;
-	op_statfs(op, &st);
+	op_reply_statfs(op, &st);
 }
 
 /* The directory whose namespace the inode belongs to, as far as known. */

@@ -127,7 +127,7 @@ int op_buf(struct op *op, const void *buf, size_t len);
 int op_iov(struct op *op, const struct iovec *iov, int n);
 int op_write(struct op *op, size_t n);
 int op_xattr_size(struct op *op, size_t n);
-int op_statfs(struct op *op, const struct statvfs *st);
+int op_reply_statfs(struct op *op, const struct statvfs *st);
 
 /* For the keeper: answers err in place of the one who would have, if nobody has. Takes no reference away. */
 bool op_fail(struct op *op, int err);
@@ -282,7 +282,7 @@ double attr_timeout(struct fs *fs, const struct msg_attr *a);
 int make_entry(struct fs *fs, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name,
 	       struct fuse_entry_param *ret, struct inode **ret_inode);
 /* Answers op with the entry, or takes the lookup back when the kernel did not want it. */
-void answer_entry(struct op *op, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name);
+void reply_entry(struct op *op, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name);
 
 /* An op about a name. */
 struct name_op {

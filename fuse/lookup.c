@@ -30,7 +30,7 @@ void name_op_entry_cb(void *arg, int err, const struct node_entry *e)
 	if (err)
 		op_err(&o->op, err);
 	else
-		answer_entry(&o->op, &e->attr, e->put, o->dir, o->name);
+		reply_entry(&o->op, &e->attr, e->put, o->dir, o->name);
 }
 
 struct lookup_op {
@@ -56,7 +56,7 @@ static void answer_negative(struct lookup_op *o)
 
 static void answer(struct lookup_op *o, const struct msg_attr *a, struct put *put)
 {
-	answer_entry(&o->n.op, a, put, o->n.dir, o->n.name);
+	reply_entry(&o->n.op, a, put, o->n.dir, o->n.name);
 }
 
 /* Whatever it was has just been replaced or removed. */

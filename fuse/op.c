@@ -210,7 +210,7 @@ int op_xattr_size(struct op *op, size_t n)
 	return OP_ANSWER(op, fuse_reply_xattr(req, n));
 }
 
-int op_statfs(struct op *op, const struct statvfs *st)
+int op_reply_statfs(struct op *op, const struct statvfs *st)
 {
 	return OP_ANSWER(op, fuse_reply_statfs(req, st));
 }

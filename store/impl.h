@@ -318,7 +318,7 @@ void reclaim_flush(struct node *n);
 
 /* ---- overlay.c, names.c ------------------------------------------------------------------------------------- */
 
-uint64_t name_hash(uint64_t dir, const char *name);
+uint64_t node_name_hash(uint64_t dir, const char *name);
 
 /* All with overlay.lock held. */
 struct put *overlay_find(struct node *n, uint64_t dir, const char *name);

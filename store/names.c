@@ -52,7 +52,7 @@ void names_fini(struct node *n)
 /* Both with names.lock held. */
 static struct name_slot *name_slot(struct node *n, uint64_t dir, const char *name)
 {
-	return &n->names.slots[name_hash(dir, name) & (n->names.n_slots - 1)];
+	return &n->names.slots[node_name_hash(dir, name) & (n->names.n_slots - 1)];
 }
 
 static uint32_t *id_slot(struct node *n, uint64_t id)

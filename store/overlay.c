@@ -7,14 +7,14 @@
 
 #include "store/impl.h"
 
-uint64_t name_hash(uint64_t dir, const char *name)
+uint64_t node_name_hash(uint64_t dir, const char *name)
 {
 	return hash_bytes(name, strlen(name), dir);
 }
 
 static struct put **slot_of(struct node *n, uint64_t dir, const char *name)
 {
-	return &n->overlay.slots[name_hash(dir, name) % OVERLAY_SLOTS];
+	return &n->overlay.slots[node_name_hash(dir, name) % OVERLAY_SLOTS];
 }
 
 struct put *overlay_find(struct node *n, uint64_t dir, const char *name)
