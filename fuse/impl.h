@@ -193,10 +193,13 @@ unsigned retry_match(struct fs *fs, pid_t tid, uint64_t dir, const char *name, u
 /* What the lookup found, kept open until the thread comes for it. The hold takes v, or an open handle and reference of
  * p. */
 struct hold {
+	struct msg_attr attr;
 	struct version *version;
 	struct put *put;
 };
-int retry_hold(struct fs *fs, pid_t tid, uint64_t id, const struct hold *h);
+int retry_hold(struct fs *fs, pid_t tid, uint64_t dir, const char *name, const struct hold *h);
+/* A lookup of a name that is held for the thread: the same answer again. *ret_put is a reference or NULL. */
+bool retry_held(struct fs *fs, pid_t tid, uint64_t dir, const char *name, struct msg_attr *ret, struct put **ret_put);
 /* Takes a held one. */
 bool retry_take(struct fs *fs, pid_t tid, uint64_t id, struct hold *ret);
 void hold_release(const struct hold *h);

@@ -73,7 +73,6 @@ static void hold_put(struct lookup_op *o, struct put *put)
 {
 	struct fs *fs = o->n.op.op_fs;
 	struct hold h = {.put = put};
-	struct msg_attr a;
 	int r = put_open(put);
 
 	if (r < 0) {
@@ -84,14 +83,16 @@ static void hold_put(struct lookup_op *o, struct put *put)
 			op_err(&o->n.op, r);
 		return;
 	}
-	put_getattr(put, &a);
-	r = retry_hold(fs, o->n.op.op_tid, a.id, &h);
+	put_getattr(put, &h.attr);
+	put_ref(put); /* the answer's: once it is held, somebody may come for it */
+	r = retry_hold(fs, o->n.op.op_tid, o->n.dir, o->n.name, &h);
 	if (r < 0) {
+		put_unref(put);
 		hold_release(&h);
 		op_err(&o->n.op, r);
 		return;
 	}
-	answer(o, &a, put_ref(put));
+	answer(o, &h.attr, put);
 }
 
 static void edit_cb(void *arg, int err, struct put *put)
@@ -109,7 +110,7 @@ static void edit_cb(void *arg, int err, struct put *put)
 static void hold_version(struct lookup_op *o)
 {
 	struct fs *fs = o->n.op.op_fs;
-	struct hold h = {0};
+	struct hold h = {.attr = o->attr};
 	int r = version_open(fs->node, &o->attr, &h.version);
 
 	if (r == -ESTALE) {
@@ -117,7 +118,7 @@ static void hold_version(struct lookup_op *o)
 		return;
 	}
 	if (!r) {
-		r = retry_hold(fs, o->n.op.op_tid, o->attr.id, &h);
+		r = retry_hold(fs, o->n.op.op_tid, o->n.dir, o->n.name, &h);
 		if (r < 0)
 			hold_release(&h);
 	}
@@ -165,7 +166,9 @@ static void look(struct lookup_op *o)
 void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct fs *fs = req_fs(req);
+	struct put *put = NULL;
 	struct lookup_op *o;
+	struct msg_attr a;
 
 	count_add(fs, lookups, 1);
 	if (name_is_virtual(parent, name)) {
@@ -175,7 +178,10 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	o = name_op_new(req, sizeof(*o), "lookup", parent, name);
 	if (!o)
 		return;
-	look(o);
+	if (retry_held(fs, o->n.op.op_tid, parent, o->n.name, &a, &put))
+		answer(o, &a, put);
+	else
+		look(o);
 	op_started(&o->n.op);
 }
 

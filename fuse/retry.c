@@ -7,9 +7,11 @@
  * lookup must find something that the open will surely get: it opens that itself (the old bytes of a version that it
  * makes a private copy of, or the hold of a version) and keeps it here until the same thread's open has come.
  *
- * A record is first expected (the open has been sent back), then held (the lookup has come). There are as many as
- * opens in that state, so a list will do. The thread is 0 for callers of another pid namespace: then the name and the
- * inode tell them apart well enough, as whoever opens the same thing may take the same hold.
+ * A record is first expected (the open has been sent back), then held (the lookup has come). The kernel may look a name
+ * up twice before it opens what it stands for (once to find out that the old inode is no longer it): a lookup of a held
+ * name gets the same answer. There are as many records as opens in that state, so a list will do. The thread is 0 for
+ * callers of another pid namespace: then the name and the inode tell them apart well enough, as whoever opens the same
+ * thing may take the same hold.
  */
 #include "fuse/impl.h"
 
@@ -193,17 +195,45 @@ unsigned retry_match(struct fs *fs, pid_t tid, uint64_t dir, const char *name, u
 	return need;
 }
 
-int retry_hold(struct fs *fs, pid_t tid, uint64_t id, const struct hold *h)
+int retry_hold(struct fs *fs, pid_t tid, uint64_t dir, const char *name, const struct hold *h)
 {
 	struct retry *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
 	t->tid = tid;
-	t->id = id;
+	t->id = h->attr.id;
+	t->dir = dir;
+	strcpy(t->name, name);
 	t->hold = *h;
 	add(fs, t);
 	return 0;
+}
+
+bool retry_held(struct fs *fs, pid_t tid, uint64_t dir, const char *name, struct msg_attr *ret, struct put **ret_put)
+{
+	struct retries *r = fs->retries;
+	struct list *l, *tmp;
+	bool found = false;
+
+	if (!atomic_load_explicit(&r->n, memory_order_relaxed))
+		return false;
+	pthread_mutex_lock(&r->lock);
+	list_for_each(l, tmp, &r->list)
+	{
+		struct retry *t = container_of(l, struct retry, link);
+
+		if (t->need || t->tid != tid || !names_same(t, dir, name))
+			continue;
+		*ret = t->hold.attr;
+		*ret_put = t->hold.put ? put_ref(t->hold.put) : NULL;
+		found = true;
+		break;
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (found && *ret_put)
+		put_getattr(*ret_put, ret);
+	return found;
 }
 
 bool retry_take(struct fs *fs, pid_t tid, uint64_t id, struct hold *ret)

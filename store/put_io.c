@@ -454,6 +454,7 @@ int put_trim(struct put *p, uint64_t size)
 
 static int truncate_slow(struct put *p, uint64_t size)
 {
+	bool changed = size != p->size; /* put_unshare() cuts too */
 	int r = 0;
 
 	if (size > INT64_MAX)
@@ -472,7 +473,7 @@ static int truncate_slow(struct put *p, uint64_t size)
 	}
 	if (r == 0) {
 		pthread_mutex_lock(&p->lock);
-		p->dirty = p->dirty || size != p->size;
+		p->dirty = p->dirty || changed;
 		p->born = p->born || size == 0;
 		p->size = size;
 		p->attr.mtime_ns = p->attr.ctime_ns = clock_real_ns();
