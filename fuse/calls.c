@@ -15,7 +15,6 @@
 
 struct calls {
 	struct node *node;
-	struct channel *master;
 	pthread_mutex_t lock; /* taken before a call's */
 	bool cancelled;	      /* lock */
 	struct list waiting;  /* lock; of struct call */
@@ -39,14 +38,13 @@ struct call {
 	struct list link;     /* calls.lock */
 };
 
-struct calls *calls_new(struct node *node, struct channel *master)
+struct calls *calls_new(struct node *node)
 {
 	struct calls *cs = calloc(1, sizeof(*cs));
 
 	if (!cs)
 		return NULL;
 	cs->node = node;
-	cs->master = master;
 	pthread_mutex_init(&cs->lock, NULL);
 	list_init(&cs->waiting);
 	return cs;
@@ -370,7 +368,7 @@ int calls_namespace(struct calls *cs, enum msg_type type, const struct msg_names
 	}
 	if (ns)
 		req->u.ns = *ns;
-	channel_call(cs->master, req, on_message, c);
+	node_call(cs->node, req, on_message, c);
 	r = call_wait(cs, c, CALL_TIMEOUT);
 	if (!r && ret) {
 		*ret = c->items;

@@ -7,14 +7,13 @@
 #ifndef FUSE_CALLS_H
 #define FUSE_CALLS_H
 
-#include "net/channel.h"
 #include "store/node.h"
 #include "store/put.h"
 
 struct calls;
 
 /* NULL without memory. */
-struct calls *calls_new(struct node *node, struct channel *master);
+struct calls *calls_new(struct node *node);
 /* Takes NULL, returns NULL. Answers may still be on their way. */
 struct calls *calls_free(struct calls *cs);
 /* Every call that waits, and every later one, ends with -ESHUTDOWN. */

@@ -294,7 +294,7 @@ int ctl_start(const struct ctl_config *cfg, struct ctl **ret, struct errmsg *e)
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->none, NULL);
 	c->path = strdup(cfg->path);
-	c->calls = calls_new(cfg->node, cfg->master);
+	c->calls = calls_new(cfg->node);
 	c->wake = eventfd(0, EFD_CLOEXEC);
 	if (!c->path || !c->calls || c->wake < 0) {
 		err = errmsg_set(e, c->wake < 0 ? -errno : -ENOMEM, "control socket: out of memory or descriptors");

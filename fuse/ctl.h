@@ -32,7 +32,6 @@
 #include <jansson.h>
 
 #include "common/errmsg.h"
-#include "net/channel.h"
 
 struct ctl;
 struct node;
@@ -43,7 +42,6 @@ struct ctl_config {
 	const char *path;
 	mode_t mode; /* of the socket */
 	struct node *node;
-	struct channel *master;
 	/* Fresh objects, called from connection threads; NULL: no memory. */
 	json_t *(*hello)(void *arg);
 	json_t *(*status)(void *arg);

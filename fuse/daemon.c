@@ -365,7 +365,6 @@ static int start_ctl(struct daemon *d, struct errmsg *e)
 	    .path = d->control,
 	    .mode = d->cfg.control_mode,
 	    .node = d->node,
-	    .master = local_master_channel(d->master),
 	    .hello = ctl_hello,
 	    .status = ctl_status,
 	    .arg = &d->report,

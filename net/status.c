@@ -99,8 +99,9 @@ static void put_counts(FILE *f, const char *title, const json_t *counts)
 	{
 		fputs(first ? ": " : ", ", f);
 		first = false;
-		for (; *key; key++)
-			fputc(*key == '_' ? ' ' : *key, f);
+		/* The loop needs key itself to find the next. */
+		for (const char *p = key; *p; p++)
+			fputc(*p == '_' ? ' ' : *p, f);
 		fprintf(f, " %" PRIu64, json_u64(v, ""));
 	}
 	fputc('\n', f);

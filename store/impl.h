@@ -194,8 +194,6 @@ struct node {
 
 /* ---- node.c ------------------------------------------------------------------------------------------------- */
 
-/* Sends a request. done may be NULL. */
-void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg);
 /*
  * Sends and waits; not on a thread of the channel. Returns the status. *ret_answer (may be NULL) is a copy with its
  * items, set whenever an answer came; the caller frees it.

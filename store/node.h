@@ -126,6 +126,10 @@ struct node_replicas {
 };
 int node_replicas(struct node *n, const struct msg_attr *a, struct node_replicas *ret);
 
+/* A request to the master that this header has no function for (MSG_NS_*), in the node's name. Takes over req; done
+ * may be NULL. */
+void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg);
+
 /* ---- numbers ----------------------------------------------------------------------------------------------- */
 
 struct node_stats {
