@@ -907,12 +907,12 @@ START_TEST(test_device_fails_busy)
 	for (unsigned i = 0; i < 5; i++)
 		ck_assert_int_eq(ssd_hold(store, key(i)), 0);
 	faulty_hold(&faulty, FAULTY_READ | FAULTY_WRITE);
+	faulty_fail(&faulty, FAULTY_READ | FAULTY_WRITE, 25, 100000, -EIO, -1);
 	for (unsigned i = 0; i < 20; i++)
 		reads[i] = start_read(i, 300000, &r);
 	for (unsigned i = 0; i < 60; i++)
 		writes[i] = must_start_write(id++, 300000, i % 2 ? SSD_WAIT : 0);
 	faulty_wait_held(&faulty, 30);
-	faulty_fail(&faulty, FAULTY_READ | FAULTY_WRITE, 25, 100000, -EIO, -1);
 	pthread_mutex_lock(&faulty.lock);
 	faulty.open_error = -EIO;
 	pthread_mutex_unlock(&faulty.lock);
