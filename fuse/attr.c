@@ -77,14 +77,16 @@ int make_entry(struct fs *fs, const struct msg_attr *a, struct put *put, uint64_
 {
 	struct inode *i = inode_know(fs->inodes, a, put, dir, name);
 	struct msg_attr now;
+	bool ask;
 
 	if (!i)
 		return -ENOMEM;
+	/* What the name of a private version stands for changes when it is published, and when it is written again. */
+	ask = i->i_put || (name && a->kind == MSG_KIND_FILE && node_name_unsettled(fs->node, dir, name));
 	*ret = (struct fuse_entry_param){
 	    .ino = a->id,
 	    .attr_timeout = attr_timeout(fs, a),
-	    /* What a private version's name stands for changes when it is published: ask each time. */
-	    .entry_timeout = i->i_put ? 0 : fs->cfg.entry_timeout,
+	    .entry_timeout = ask ? 0 : fs->cfg.entry_timeout,
 	};
 	inode_get_attr(fs->inodes, i, &now, NULL);
 	fill_stat_inode(fs, i, &now, &ret->attr);
@@ -277,14 +279,14 @@ static void truncate_published_cb(void *arg, int err)
 		set_rest(o);
 }
 
-/* truncate(2) of a path has no close that could publish: it does so itself. */
+/* truncate(2) of a path has no close that could publish: it does so itself, unless other writers will. */
 static void truncated_cb(void *arg, int err)
 {
 	struct attr_op *o = arg;
 
 	if (err)
 		op_err(&o->op, err);
-	else if (o->put)
+	else if (o->put && !atomic_load(&o->inode->i_writers))
 		put_flush(o->put, false, truncate_published_cb, o);
 	else
 		set_rest(o);

@@ -24,8 +24,10 @@ struct handle *handle_new(struct fs *fs, enum handle_kind kind, struct inode *i)
 
 static void end_put(struct fs *fs, struct handle *h)
 {
-	if (h->h_writable)
+	if (h->h_writable) {
 		atomic_fetch_sub(&fs->writers, 1);
+		atomic_fetch_sub(&h->h_inode->i_writers, 1);
+	}
 	if (!h->h_direct)
 		atomic_fetch_sub(&h->h_inode->i_cached, 1);
 	put_release(h->h_put);

@@ -43,6 +43,7 @@ struct inode {
 
 	atomic_bool i_unlinked; /* its name was removed or renamed over on this mount; relaxed */
 	atomic_uint i_cached;	/* handles open through the page cache (private versions) */
+	atomic_uint i_writers;	/* handles open for writing */
 	atomic_bool i_tmpfile;	/* made nameless, may be linked once */
 };
 

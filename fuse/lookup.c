@@ -48,7 +48,7 @@ static void answer_negative(struct lookup_op *o)
 	struct fs *fs = o->n.op.op_fs;
 	struct fuse_entry_param e = {.entry_timeout = fs->cfg.negative_timeout};
 
-	if (fs->cfg.negative_timeout > 0)
+	if (fs->cfg.negative_timeout > 0 && !node_name_unsettled(fs->node, o->n.dir, o->n.name))
 		op_entry(&o->n.op, &e);
 	else
 		op_err(&o->n.op, -ENOENT);

@@ -66,8 +66,10 @@ static struct handle *new_put_handle(struct open_op *o, struct inode *i, struct 
 	set_io_mode(o, h);
 	h->h_put = put;
 	h->h_writable = wants_write(o->fi.flags);
-	if (h->h_writable)
+	if (h->h_writable) {
 		atomic_fetch_add(&fs->writers, 1);
+		atomic_fetch_add(&i->i_writers, 1);
+	}
 	put_getattr(put, &a);
 	atomic_init(&h->h_drop_suid, (a.mode & (S_ISUID | S_ISGID)) && o->n.op.op_uid != 0);
 	o->fi.fh = (uintptr_t)h;

@@ -70,6 +70,11 @@ typedef void (*node_entry_fn)(void *arg, int err, const struct node_entry *e);
 typedef void (*node_done_fn)(void *arg, int err);
 
 void node_lookup(struct node *n, uint64_t dir, const char *name, node_entry_fn fn, void *arg);
+/*
+ * Whether a private version of this name is open, though the name stands for what it was published as: the next write
+ * to it takes the name back without anybody asking, so a kernel must not cache what the name stands for. Never waits.
+ */
+bool node_name_unsettled(struct node *n, uint64_t dir, const char *name);
 /* A directory's or a published version's attributes by id, from the master. */
 void node_getattr(struct node *n, uint64_t id, node_entry_fn fn, void *arg);
 /* mask: MSG_SET_*. For directories and published versions; a private one has put_setattr(). */
