@@ -336,7 +336,7 @@ static int start_fs(struct daemon *d, struct errmsg *e)
 	    .mountpoint = d->mountpoint,
 	    .source = d->args->source,
 	    .instance_key = d->cfg.instance_key,
-	    .options = "nosuid,nodev",
+	    .options = d->cfg.no_exec ? "nosuid,nodev,noexec" : "nosuid,nodev",
 	    .allow_other = d->cfg.allow_other,
 	    .ro = d->cfg.read_only,
 	    .negative_timeout = (double)d->cfg.negative_timeout / 1000,

@@ -14,35 +14,36 @@
 #include <stdint.h>
 
 #include "common/errmsg.h"
-#include "common/log.h"
 
 struct config_ssd {
 	char *path;
 	uint64_t limit; /* bytes; 0 when large_limit_size is absent: no SSD tier */
 };
 
-/* Times are in milliseconds. Strings are never NULL unless said. */
+/* Times are in milliseconds. Strings are never NULL unless said; all are UTF-8 without control characters. */
 struct config {
-	char *instance_key;	/* default: the host's name */
+	char *instance_key;	/* default: the host's name; one path component, as cluster_name is */
 	char *cluster_name;	/* fluxonkv_spec.cluster_name, default "fluxkv" */
-	uint64_t dram;		/* contribute_to_cluster_pool_size.dram; default 0: contributes nothing */
+	uint64_t dram;		/* contribute_to_cluster_pool_size.dram; default 1 GiB; 0: contributes nothing */
 	struct config_ssd *ssd; /* fluxonkv_spec.large_file_paths with large_limit_size */
 	size_t n_ssd;
-	bool ssd_enabled; /* large_limit_size is there and not null */
+	bool ssd_enabled;     /* large_limit_size is there and not null, or ssd= was given */
+	bool ssd_from_option; /* the list is that of ssd= options, so the next one adds to it */
 
 	char *run_dir;	       /* /run/fluxkv */
 	char *state_dir;       /* /var/lib/fluxkv */
 	char *catalog;	       /* NULL: config_catalog_path() says <state_dir>/<instance_key>/catalogue.db */
 	char *control_socket;  /* NULL: config_control_path() says <run_dir>/<instance_key>/control.sock */
-	unsigned control_mode; /* 0600 */
+	uint64_t control_mode; /* 0600 */
 
 	bool auto_namespace;	   /* true */
 	uint64_t block_size;	   /* 64 MiB; of namespaces made without one */
 	uint64_t negative_timeout; /* 100 ms */
-	uint64_t entry_timeout;	   /* 1 h */
+	uint64_t entry_timeout;	   /* 1 h; changes are pushed to the kernel */
 	uint64_t fuse_threads;	   /* 16 */
 	bool allow_other;	   /* false */
 	bool read_only;		   /* -o ro */
+	bool no_exec;		   /* -o noexec */
 
 	bool ssd_direct;	  /* true */
 	uint64_t ssd_retry;	  /* 30 s: when a failed device is tried again */
@@ -51,10 +52,10 @@ struct config {
 	uint64_t persist_backlog; /* bytes of dirty blocks; default 0: a quarter of dram */
 	uint64_t put_deadline;	  /* 60 s */
 	uint64_t leg_deadline;	  /* 5 s: a remote or SSD leg of a get */
-	enum log_level log_level; /* info */
+	uint64_t log_level;	  /* enum log_level; info */
 };
 
-/* Fills in the defaults. 0 or -ENOMEM; the struct needs config_done() in either case. */
+/* Fills in the defaults. 0 or -ENOMEM, and then nothing is to be freed. */
 int config_init(struct config *c);
 /* Frees what c owns and leaves it zeroed. Takes NULL and a zeroed struct. */
 void config_done(struct config *c);
@@ -67,12 +68,14 @@ int config_parse(const char *buf, size_t len, const char *name, struct config *c
 /* Reads a file (at most 1 MiB) and parses it. */
 int config_load(const char *path, struct config *c, struct errmsg *e);
 /*
- * Takes one -o list ("dram=2GB,ssd=/data/a:4GB,ro"); a backslash before a comma keeps it in the value. May be called
- * several times: later wins; the first ssd= of a call drops the list of the file, later ones add to it. Options that
- * mount(8) passes on and that mean nothing here are accepted.
+ * Takes one -o list ("dram=2GB,ssd=/data/a:4GB,ro"); a backslash keeps the character behind it from meaning anything.
+ * A key is its YAML name, whole or its last part, or one of dram, ssd, instance, cluster. May be called several times:
+ * later wins, but each ssd=PATH:SIZE adds one to a list that takes the place of the file's. What mount(8) passes on and
+ * means nothing here (defaults, _netdev, x-..., user=, nosuid and nodev, which always hold, ...) is accepted. On an
+ * error c is unchanged.
  */
 int config_options(const char *list, struct config *c, struct errmsg *e);
-/* What only the whole can tell (an SSD tier without DRAM, ...). Call after the file and all options. */
+/* What only the whole can tell: an SSD tier without memory, a socket path that is too long. After file and options. */
 int config_check(const struct config *c, struct errmsg *e);
 
 /* The result is malloc'ed; NULL: no memory. */
@@ -83,8 +86,8 @@ char *config_control_path(const struct config *c);
 char *config_dump(const struct config *c);
 
 /*
- * Compares for a reload. ret_live and ret_restart get the names of the changed keys, comma separated, malloc'ed, never
- * NULL: those that config_apply_live() takes over, and those that wait for a restart.
+ * Compares for a reload. ret_live and ret_restart get the names of the changed keys, separated by ", ", malloc'ed,
+ * never NULL: those that config_apply_live() takes over, and those that wait for a restart. 0 or -ENOMEM.
  */
 int config_reloadable_diff(const struct config *old, const struct config *new, char **ret_live, char **ret_restart);
 /* Copies the live keys of new into c. Call with whatever guards c held. */
