@@ -69,6 +69,10 @@ START_TEST(test_example)
 	ck_assert_str_eq(c.ssd[1].path, "/data/fluxon_large1");
 	ck_assert_uint_eq(c.ssd[0].limit, 4 * GIB);
 	ck_assert_uint_eq(c.ssd[1].limit, 8 * GIB);
+	/* a file read later says it anew */
+	ck_assert_int_eq(parse("fluxonkv_spec: {large_file_paths: [/b], large_limit_size: [1TB]}\n"), 0);
+	ck_assert_uint_eq(c.n_ssd, 1);
+	ck_assert_str_eq(c.ssd[0].path, "/b");
 }
 END_TEST
 
