@@ -339,7 +339,8 @@ static int hang_all(struct core *c)
 {
 	size_t n = 0;
 
-	qsort(c->loading, c->n_loading, sizeof(*c->loading), by_cookie);
+	if (c->n_loading)
+		qsort(c->loading, c->n_loading, sizeof(*c->loading), by_cookie);
 	while (attach_pass(c))
 		;
 	for (size_t k = 0; k < c->n_loading; k++) {

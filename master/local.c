@@ -43,8 +43,9 @@ struct local_master {
 	atomic_bool over;
 	atomic_ullong committed; /* the counter that the catalogue has, from the writer to the loop */
 
-	channel_notice_fn notice; /* set before the first call */
-	void *notice_arg;
+	pthread_mutex_t notice_lock; /* held while a notice is delivered: none runs when set_notice() has returned */
+	channel_notice_fn notice;    /* notice_lock */
+	void *notice_arg;	     /* notice_lock */
 
 	pthread_mutex_t wait_lock;
 	struct list waiting; /* wait_lock; by deadline */
@@ -120,15 +121,18 @@ static void local_set_notice(struct channel *ch, channel_notice_fn fn, void *arg
 {
 	struct local_master *lm = (struct local_master *)ch;
 
+	pthread_mutex_lock(&lm->notice_lock);
 	lm->notice = fn;
 	lm->notice_arg = arg;
+	pthread_mutex_unlock(&lm->notice_lock);
 }
 
 /* ---- answers and notices ----------------------------------------------------------------------------------- */
 
+/* Only requests have a req_id: the address of their call. */
 static bool is_notice(const struct msg *m)
 {
-	return m->type == MSG_NAME_REVOKE || m->type == MSG_SSD_PERSIST || m->type == MSG_DROP;
+	return !m->req_id;
 }
 
 /* Takes the call out of the waiting ones. True if its deadline has already answered it. */
@@ -157,8 +161,10 @@ static void answer(struct local_master *lm, struct msg *m, bool waited)
 static void deliver_notice(struct local_master *lm, struct msg *m)
 {
 	count(&lm->stats.notices[m->type]);
+	pthread_mutex_lock(&lm->notice_lock);
 	if (lm->notice)
 		lm->notice(lm->notice_arg, m);
+	pthread_mutex_unlock(&lm->notice_lock);
 	msg_free(m);
 }
 
@@ -462,6 +468,7 @@ static struct local_master *local_free(struct local_master *lm)
 	core_free(lm->core);
 	core_out_clear(&lm->out);
 	catalogue_close(lm->cat);
+	pthread_mutex_destroy(&lm->notice_lock);
 	pthread_mutex_destroy(&lm->wait_lock);
 	free(lm);
 	return NULL;
@@ -476,6 +483,7 @@ int local_master_start(const struct local_master_config *cfg, struct local_maste
 		return errmsg_set(e, -ENOMEM, "out of memory");
 	lm->channel = (struct channel){.call = local_call, .set_notice = local_set_notice};
 	lm->answer_deadline_ns = cfg->answer_deadline_ns ? cfg->answer_deadline_ns : 30 * NS_PER_SEC;
+	pthread_mutex_init(&lm->notice_lock, NULL);
 	pthread_mutex_init(&lm->wait_lock, NULL);
 	list_init(&lm->waiting);
 	r = catalogue_open(cfg->catalogue, &lm->cat, e);

@@ -19,7 +19,8 @@ typedef void (*channel_notice_fn)(void *arg, const struct msg *notice);
 struct channel {
 	/* Takes over req. done may be NULL when the answer does not matter. */
 	void (*call)(struct channel *ch, struct msg *req, channel_done_fn done, void *arg);
-	/* Where notices go from now on; set once, before MSG_JOIN. */
+	/* Where notices go from now on: set before MSG_JOIN, to NULL behind MSG_LEAVE; when it returns no earlier one
+	 * runs any more. Never from a notice. */
 	void (*set_notice)(struct channel *ch, channel_notice_fn fn, void *arg);
 };
 

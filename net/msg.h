@@ -31,62 +31,111 @@
 #define MSG_MAX_ITEMS 65536u	    /* items in one message */
 #define MSG_XATTRS_MAX (64u * 1024) /* bytes of user xattrs of one file or directory, encoded */
 
+/*
+ * Errors that more than one request knows: -ESTALE (the sender's incarnation, its ticket or its get is over), -ENOENT
+ * (no such directory, name or id), -ENOTDIR, -EINVAL and -ENAMETOOLONG (a name, a number that cannot be), -ENOMEM,
+ * -ENOSPC (also a limit of the master: objects, namespaces, bytes of xattrs), -EIO (the catalogue cannot be written). A
+ * request that fails has changed nothing.
+ */
 enum msg_type {
 	MSG_NONE,
 
-	/* membership: node to master */
+	/*
+	 * Membership: node to master. -EBUSY for a MSG_JOIN while a node with that instance key, or that number, lives.
+	 */
 	MSG_JOIN,      /* in: u.join. out: u.join.tomb_tag */
 	MSG_HEARTBEAT, /* in: u.heartbeat */
 	MSG_LEAVE,     /* in: nothing; every replica of the node goes */
 
-	/* names: node to master. Answers with an entry fill u.entry. */
-	MSG_LOOKUP,  /* in: u.name. out: u.entry */
-	MSG_GETATTR, /* in: u.attr.a.id. out: u.entry (a directory's times, links; an object's attributes) */
-	MSG_SETATTR, /* in: u.attr (id, mask, values). out: u.entry */
-	MSG_READDIR, /* in: u.readdir. out: ents[], u.readdir.next_cookie, u.readdir.end */
-	MSG_MKDIR,   /* in: u.name + u.name.attr (mode, uid, gid). out: u.entry */
+	/*
+	 * Names: node to master. Answers with an entry fill u.entry. What changes names is answered after the catalogue
+	 * has it; what changes attributes is not.
+	 *
+	 * A directory above all namespaces has ns 0. MKDIR in one makes a namespace if the master is configured so,
+	 * else it is -EPERM; namespaces and the directories above them cannot be renamed (-EPERM); RMDIR of a
+	 * namespace's root removes the namespace. DELETE of a directory is -EISDIR, RMDIR of an object -ENOTDIR. RENAME
+	 * gives what rename(2) would, and -EXDEV across namespaces; an object that it replaces is dropped as by an
+	 * overwrite. Ids find orphans too: versions that no name stands for any more, while some node has not yet
+	 * acknowledged their MSG_DROP.
+	 *
+	 * A cookie stands for one name, from its creation until it goes, whatever versions it gets; it is never used
+	 * again.
+	 */
+	MSG_LOOKUP,  /* in: u.name. out: u.entry, with a lease; with -ENOENT u.entry.miss */
+	MSG_GETATTR, /* in: u.attr.a.id. out: u.entry (a directory's times, links; an object's attributes), no lease */
+	MSG_SETATTR, /* in: u.attr (id, mask, values). out: u.entry, no lease. -EOPNOTSUPP: pin, ttl of a directory */
+	MSG_READDIR, /* in: u.readdir. out: ents[] (at most 1024), u.readdir.next_cookie, u.readdir.end */
+	MSG_MKDIR,   /* in: u.name + u.name.attr (mode, uid, gid). out: u.entry, with a lease */
 	MSG_RMDIR,   /* in: u.name */
-	MSG_RENAME,  /* in: u.rename. Answered after the catalogue has it. out: u.rename.replaced_id */
-	MSG_DELETE, /* in: u.name: unlink of an object. Answered after the catalogue has it. out: u.entry (what went) */
+	MSG_RENAME,  /* in: u.rename. out: u.rename.replaced_id, .lease */
+	MSG_DELETE,  /* in: u.name: unlink of an object. out: u.entry (what went) */
 	MSG_GETXATTRS, /* in: u.attr.a.id. out: blob */
 	MSG_SETXATTRS, /* in: u.attr.a.id, blob: the whole new set */
 	MSG_STATFS,    /* in: u.statfs.dir. out: u.statfs */
-	MSG_NS_CREATE, /* in: u.ns */
-	MSG_NS_SET,    /* in: u.ns, only fields named by mask */
+	MSG_NS_CREATE, /* in: u.ns. -EEXIST; -EINVAL inside another namespace; -ENOTEMPTY: namespaces below it */
+	MSG_NS_SET,    /* in: u.ns, only fields named by mask; for what is put from now on */
 	MSG_NS_LIST,   /* out: namespaces[] */
-	MSG_NS_REMOVE, /* in: u.ns.name; -ENOTEMPTY unless empty */
+	MSG_NS_REMOVE, /* in: u.ns.name; -ENOTEMPTY unless empty. Empty directories above it that have ns 0 go too */
 
-	/* put */
+	/*
+	 * Put. Grants are whole pages of 4 KiB, one a block, up to the block size. A put without a sign of life (any of
+	 * these requests) for 60 s is revoked; its ticket is -ESTALE from then on. PUT_START, PUT_EXTEND: -ENOSPC with
+	 * u.put.total, .free when the node's ledger has no room; grants are then as before.
+	 *
+	 * PUT_START in a directory of ns 0 is -EPERM; with MSG_PUT_EXCL -EEXIST when the name stands for something or
+	 * is reserved. PUT_EXTEND to fewer bytes: the file is that short by then. PUT_RESERVE: -EEXIST when another put
+	 * has reserved the name. A reservation keeps others from O_EXCL and MKDIR, not from publishing.
+	 *
+	 * PUT_DONE: items[k] is block k, there is one for each block of u.put.bytes, none for an empty object; .bytes
+	 * is the block's exact length; with MSG_ITEM_MEM .alloc is the block's grant, which must be large enough; else
+	 * MSG_ITEM_SSD. What was granted beyond the lengths is given back, so the files are trimmed by then. Success
+	 * spends the ticket; a failure leaves it as it is: -EISDIR, -ENOENT (the directory), -EXDEV (a directory of
+	 * another namespace than PUT_START's), -EFBIG (more than MSG_MAX_ITEMS blocks). u.put.attr: mode, uid, gid,
+	 * flags; times that are 0 become now; expires_ns 0 becomes the namespace's ttl. entry.a.id is the put_id,
+	 * .storage_id the ticket.
+	 */
 	MSG_PUT_START,	/* in: u.put (dir, name, flags, bytes = size guess). out: u.put.ticket, .block_size,
-			   .persist_to_ssd, items[0] */
+			   .persist_to_ssd, items[0] (block 0, at least one page) */
 	MSG_PUT_EXTEND, /* in: u.put.ticket, items[0] {block, bytes wanted in all; 0 gives the block's grant back}. out:
-			   items[0] */
+			   items[0] {block, alloc, bytes} */
 	MSG_PUT_RESERVE, /* in: u.put.ticket, dir, name: the O_EXCL reservation moves there; empty name: it is dropped
 			  */
-	MSG_PUT_DONE,	 /* in: u.put, items[] one a block, blob = xattrs. Answered after the catalogue. out: u.entry */
-	MSG_PUT_REVOKE,	 /* in: u.put.ticket: nothing is published, the grants are free */
-	MSG_PUT_RENEW,	 /* in: u.put.ticket: a sign of life of a long write */
+	MSG_PUT_DONE, /* in: u.put, items[], blob = xattrs. Answered after the catalogue. out: u.entry, with a lease */
+	MSG_PUT_REVOKE, /* in: u.put.ticket: nothing is published, the grants are free */
+	MSG_PUT_RENEW,	/* in: u.put.ticket: a sign of life of a long write */
 
-	/* get */
+	/*
+	 * Get, of current versions and orphans. MSG_SOURCE_MEM_LOCAL plans nothing (get_id 0): the block is there, as
+	 * u.get.alloc. Else a target is granted; a get that is not ended within 60 s loses it (-ESTALE). A target that
+	 * is not promoted stays charged until MSG_ALLOC_FREED, or the version's MSG_DELETE_ACK.
+	 */
 	MSG_GET_START,	/* in: u.get (put_id, block). out: the plan in u.get; -ENOENT, -ENOSPC (with u.get.total, .free)
 			 */
 	MSG_GET_DONE,	/* in: u.get.get_id. out: u.get.promoted (else the target is temporary) */
-	MSG_GET_REVOKE, /* in: u.get.get_id, .drop_ssd_source */
+	MSG_GET_REVOKE, /* in: u.get.get_id, .drop_ssd_source: that SSD replica is none. If the object is gone with it,
+			   every holder of a lease is told by MSG_NAME_REVOKE, the sender too */
 
-	/* replicas: node to master */
-	MSG_SSD_COMMIT,	 /* in: items[] {put_id, block}. out: items[].status: 0 published, -ESTALE ignored */
+	/*
+	 * Replicas: node to master. Items have a status each: 0, -ENOENT (no such version, or no such replica here),
+	 * -ENOMEM. An object that loses the last replica of any of its blocks is gone: MSG_ITEM_GONE; what is left of
+	 * its other blocks is dropped by MSG_DROP.
+	 */
+	MSG_SSD_COMMIT,	 /* in: items[] {put_id, block}. out: items[].status: 0 published, -ESTALE ignored: the version
+			    is not current, or not in memory here */
 	MSG_SSD_EVICT,	 /* in: items[] {put_id, block}: replicas the ring has lost. out: items[].flags MSG_ITEM_GONE */
 	MSG_MEM_EVICT,	 /* in: items[] {put_id, block, flags}. out: items[].status 0 or -EBUSY (pinned, in use), flags
-			    MSG_ITEM_GONE */
-	MSG_DELETE_ACK,	 /* in: items[] {put_id}: no holder is left here, the bytes are gone from this node */
-	MSG_ALLOC_FREED, /* in: items[] {alloc}: files of confirmed evictions are unlinked, the ledger may fall */
+			    MSG_ITEM_GONE. The allocation stays charged until MSG_ALLOC_FREED */
+	MSG_DELETE_ACK,	 /* in: items[] {put_id}: no holder is left here, the bytes are gone from this node. Status
+			    -EBUSY, and ignored, for a version that was not dropped */
+	MSG_ALLOC_FREED, /* in: items[] {alloc}: files of confirmed evictions and temporary targets are unlinked, the
+			    ledger may fall. Others are ignored */
 
 	/* notices: master to node */
 	MSG_NAME_REVOKE, /* u.revoke: the name (or all names of the directory) is no longer leased */
 	MSG_SSD_PERSIST, /* behind the answer of the MSG_PUT_DONE; items[] {put_id, block, alloc, bytes}: copy to the
 			    SSD tier, then MSG_SSD_COMMIT */
-	MSG_DROP, /* items[] {put_id, block = number of blocks}: the version is deleted or overwritten: free it when its
-		   * last holder goes, then MSG_DELETE_ACK */
+	MSG_DROP, /* items[] {put_id, block = number of blocks}: the version is deleted or overwritten, or a block of it
+		   * is lost: free it when its last holder goes, then MSG_DELETE_ACK */
 
 	MSG_TYPES
 };
@@ -133,7 +182,7 @@ enum {
 #define MSG_ITEM_SSD 2u	  /* PUT_DONE: the block has an SSD replica on the sending node */
 #define MSG_ITEM_FORCE 4u /* MEM_EVICT: also the last copy (fluxkv evict --force), pins aside */
 #define MSG_ITEM_GONE 8u  /* answer: that was the last replica; the object and its name are gone */
-#define MSG_ITEM_KEEP 16u /* MEM_EVICT: refuse with -EBUSY when it is the last copy */
+#define MSG_ITEM_KEEP 16u /* MEM_EVICT: refuse with -EBUSY when it is the last copy, also with FORCE */
 
 struct msg_item {
 	uint64_t put_id;
@@ -170,8 +219,10 @@ struct msg_namespace {
 	uint64_t objects, bytes; /* answers */
 };
 
-#define MSG_PUT_EXCL 1u	     /* reserve the name: -EEXIST if it is there or reserved */
-#define MSG_PUT_NOREPLACE 2u /* PUT_DONE: publish only if the name still stands for u.put.replaces (0: for nothing) */
+#define MSG_PUT_EXCL 1u /* reserve the name: -EEXIST if it is there or reserved */
+#define MSG_PUT_NOREPLACE                                                                                              \
+	2u /* PUT_DONE: publish only if the name still stands for u.put.replaces (0: for nothing);                     \
+	    * else -EEXIST, or -ENOENT if it stands for nothing */
 
 struct msg {
 	enum msg_type type;
