@@ -100,11 +100,11 @@ void notify_gone(void *arg, uint64_t put_id, uint64_t dir, const char *name)
 {
 	struct fs *fs = arg;
 	struct inode *i = inode_get(fs->inodes, put_id);
+	char known[MSG_NAME_MAX + 1];
 
-	/* What the kernel does not know, it need not forget. */
-	if (!i)
-		return;
-	notify_entry(fs->notify, dir, name);
+	/* What the kernel does not know, or not under a name any more (its own unlink), it need not forget. */
+	if (i && inode_get_name(fs->inodes, i, &dir, known) == 0)
+		notify_entry(fs->notify, dir, known);
 	inode_unref(fs->inodes, i);
 }
 

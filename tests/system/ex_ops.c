@@ -463,7 +463,8 @@ static int op_mmap_write(struct world *w)
 	if (!ret && sync && msync(p, size, MS_SYNC))
 		ret = fail(w, "msync of fd %d: %s", h->fd, strerror(errno));
 	munmap(p, size);
-	return ret;
+	/* An msync is an fsync to a file system. */
+	return !ret && sync && h->file->state == FILE_DIRTY ? file_published(w, h->file) : ret;
 }
 
 /* ftruncate + MAP_SHARED, and stores that go on when the descriptor is closed. */

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inode table, and the opens that are sent back to look again. The node behind them is a few counters: what must
+ * balance is what is held and what is let go.
+ */
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuse/impl.h"
+#include "tests/unit/run.h"
+
+/* ---- a node of counters ------------------------------------------------------------------------------------- */
+
+struct put {
+	atomic_int refs, handles, given_up;
+	uint64_t id;
+};
+
+static atomic_int versions; /* held now */
+
+struct put *put_ref(struct put *p)
+{
+	atomic_fetch_add(&p->refs, 1);
+	return p;
+}
+
+struct put *put_unref(struct put *p)
+{
+	atomic_fetch_sub(&p->refs, 1);
+	return NULL;
+}
+
+void put_release(struct put *p)
+{
+	atomic_fetch_sub(&p->handles, 1);
+}
+
+void put_getattr(struct put *p, struct msg_attr *ret)
+{
+	*ret = (struct msg_attr){.id = p->id, .kind = MSG_KIND_FILE};
+}
+
+void put_flush(struct put *p, bool killed, node_done_fn fn, void *arg)
+{
+	if (killed)
+		atomic_fetch_add(&p->given_up, 1);
+	fn(arg, 0);
+}
+
+struct version *version_close(struct version *v)
+{
+	atomic_fetch_sub(&versions, 1);
+	return NULL;
+}
+
+void keeper_kick(struct keeper *k)
+{
+}
+
+static struct msg_attr file_attr(uint64_t id)
+{
+	return (struct msg_attr){.id = id, .kind = MSG_KIND_FILE, .nlink = 1, .atime_ns = 100};
+}
+
+/* As a lookup's answer: one lookup, no reference left. */
+static void tell(struct inode_table *t, uint64_t id, struct put *put, uint64_t dir, const char *name)
+{
+	struct msg_attr a = file_attr(id);
+	struct inode *i = inode_know(t, &a, put, dir, name);
+
+	ck_assert_ptr_nonnull(i);
+	inode_unref(t, i);
+}
+
+static bool has_name(struct inode_table *t, uint64_t id, uint64_t dir, const char *name)
+{
+	struct inode *i = inode_get(t, id);
+	char got[MSG_NAME_MAX + 1] = "";
+	uint64_t got_dir = 0;
+	int r = inode_get_name(t, i, &got_dir, got);
+
+	inode_unref(t, i);
+	return name ? r == 0 && got_dir == dir && !strcmp(got, name) : r == -ENOENT;
+}
+
+static uint32_t links(struct inode_table *t, uint64_t id)
+{
+	struct inode *i = inode_get(t, id);
+	struct msg_attr a;
+
+	inode_get_attr(t, i, &a, NULL);
+	inode_unref(t, i);
+	return a.nlink;
+}
+
+/* ---- the table ---------------------------------------------------------------------------------------------- */
+
+START_TEST(lives_as_long_as_the_kernel_knows_it)
+{
+	struct inode_table *t = inode_table_new();
+	struct put p = {.refs = 2};
+	struct inode *held;
+
+	tell(t, 10, &p, 1, "a");
+	tell(t, 10, &p, 1, "a");
+	ck_assert_int_eq(p.refs, 1); /* one is kept, the second lookup's was given back */
+	ck_assert_uint_eq(inode_count(t), 1);
+	inode_forget(t, 10, 1);
+	held = inode_get(t, 10);
+	ck_assert_ptr_nonnull(held);
+	inode_forget(t, 10, 1);
+	ck_assert_uint_eq(inode_count(t), 1);
+	inode_unref(t, held);
+	ck_assert_uint_eq(inode_count(t), 0);
+	ck_assert_int_eq(p.refs, 0);
+	ck_assert_ptr_null(inode_get(t, 10));
+	inode_forget(t, 10, 5);
+	inode_table_free(t);
+}
+END_TEST
+
+START_TEST(forgetting_too_much_is_harmless)
+{
+	struct inode_table *t = inode_table_new();
+
+	tell(t, 10, NULL, 1, "a");
+	inode_forget(t, 10, UINT64_MAX);
+	ck_assert_uint_eq(inode_count(t), 0);
+	inode_table_free(t);
+}
+END_TEST
+
+START_TEST(a_name_stands_for_one)
+{
+	struct inode_table *t = inode_table_new();
+
+	tell(t, 10, NULL, 1, "a");
+	tell(t, 11, NULL, 2, "a");
+	ck_assert(has_name(t, 10, 1, "a"));
+	ck_assert(has_name(t, 11, 2, "a"));
+	/* Another version of the name: the old one has none, but nobody removed it. */
+	tell(t, 12, NULL, 1, "a");
+	ck_assert(has_name(t, 12, 1, "a"));
+	ck_assert(has_name(t, 10, 0, NULL));
+	ck_assert_uint_eq(links(t, 10), 1);
+	inode_name_removed(t, 1, "a");
+	ck_assert(has_name(t, 12, 0, NULL));
+	ck_assert_uint_eq(links(t, 12), 0);
+	inode_name_removed(t, 1, "a");
+	inode_table_free(t);
+}
+END_TEST
+
+START_TEST(a_rename_moves_the_name)
+{
+	struct inode_table *t = inode_table_new();
+
+	tell(t, 10, NULL, 1, "tmp");
+	tell(t, 11, NULL, 1, "key");
+	inode_name_moved(t, 1, "tmp", 1, "key");
+	ck_assert(has_name(t, 10, 1, "key"));
+	ck_assert_uint_eq(links(t, 10), 1);
+	ck_assert(has_name(t, 11, 0, NULL));
+	ck_assert_uint_eq(links(t, 11), 0);
+	/* From a name the kernel has no inode of: the target is gone all the same. */
+	inode_name_moved(t, 5, "unknown", 1, "key");
+	ck_assert_uint_eq(links(t, 10), 0);
+	/* To itself. */
+	tell(t, 12, NULL, 1, "x");
+	inode_name_moved(t, 1, "x", 1, "x");
+	ck_assert(has_name(t, 12, 1, "x"));
+	ck_assert_uint_eq(links(t, 12), 1);
+	inode_table_free(t);
+}
+END_TEST
+
+START_TEST(many)
+{
+	enum { N = 20000 };
+	struct inode_table *t = inode_table_new();
+	char name[16];
+
+	for (uint64_t i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "%d", (int)i);
+		tell(t, 100 + i, NULL, i % 7, name);
+	}
+	ck_assert_uint_eq(inode_count(t), N);
+	for (uint64_t i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "%d", (int)i);
+		ck_assert(has_name(t, 100 + i, i % 7, name));
+		if (i % 2)
+			inode_forget(t, 100 + i, 1);
+	}
+	ck_assert_uint_eq(inode_count(t), N / 2);
+	ck_assert(has_name(t, 100, 0, "0"));
+	inode_table_free(t);
+}
+END_TEST
+
+START_TEST(an_open_moves_the_atime_only_here)
+{
+	struct inode_table *t = inode_table_new();
+	struct msg_attr a = file_attr(10), got;
+	struct inode *i = inode_know(t, &a, NULL, 1, "a");
+
+	inode_touch_atime(t, i, 500);
+	inode_set_attr(t, i, &a);
+	inode_get_attr(t, i, &got, NULL);
+	ck_assert_int_eq(got.atime_ns, 500);
+	inode_touch_atime(t, i, 400);
+	inode_get_attr(t, i, &got, NULL);
+	ck_assert_int_eq(got.atime_ns, 500);
+	inode_unref(t, i);
+	inode_table_free(t);
+}
+END_TEST
+
+static void *tell_and_forget(void *arg)
+{
+	struct inode_table *t = arg;
+	unsigned seed = (unsigned)(uintptr_t)pthread_self();
+	char name[16];
+
+	for (int k = 0; k < 20000; k++) {
+		uint64_t id = 10 + (uint64_t)(rand_r(&seed) % 8);
+
+		snprintf(name, sizeof(name), "n%d", rand_r(&seed) % 4);
+		switch (rand_r(&seed) % 4) {
+		case 0:
+			inode_name_moved(t, 1, name, 1, "n0");
+			break;
+		case 1:
+			inode_name_removed(t, 1, name);
+			break;
+		default:
+			tell(t, id, NULL, 1, name);
+			inode_forget(t, id, 1);
+		}
+	}
+	return NULL;
+}
+
+START_TEST(threads)
+{
+	struct inode_table *t = inode_table_new();
+	pthread_t th[4];
+
+	for (int k = 0; k < 4; k++)
+		pthread_create(&th[k], NULL, tell_and_forget, t);
+	for (int k = 0; k < 4; k++)
+		pthread_join(th[k], NULL);
+	ck_assert_uint_eq(inode_count(t), 0);
+	inode_table_free(t);
+}
+END_TEST
+
+/* ---- looking again ------------------------------------------------------------------------------------------ */
+
+static struct fs fs;
+
+static void setup(void)
+{
+	memset(&fs, 0, sizeof(fs));
+	fs.inodes = inode_table_new();
+	fs.retries = retries_new();
+	tell(fs.inodes, 10, NULL, 1, "key");
+	atomic_store(&versions, 0);
+}
+
+static void teardown(void)
+{
+	fs.retries = retries_free(fs.retries);
+	fs.inodes = inode_table_free(fs.inodes);
+}
+
+START_TEST(the_lookup_finds_what_the_open_needs)
+{
+	struct inode *i = inode_get(fs.inodes, 10);
+
+	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
+	ck_assert_uint_eq(retry_match(&fs, 8, 1, "key", 10), 0); /* another thread */
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "other", 11), 0);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 99), RETRY_WRITE); /* replaced meanwhile: by its name */
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 99), 0);	   /* once */
+	ck_assert(retry_expect(&fs, 7, i, RETRY_READ));
+	ck_assert_uint_eq(retry_match(&fs, 7, 3, "moved", 10), RETRY_READ); /* renamed meanwhile: by its id */
+	inode_unref(fs.inodes, i);
+}
+END_TEST
+
+START_TEST(a_second_time_without_a_lookup_is_told)
+{
+	struct inode *i = inode_get(fs.inodes, 10);
+
+	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
+	ck_assert(!retry_expect(&fs, 7, i, RETRY_WRITE));
+	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
+	/* Callers of another pid namespace are told apart by nothing: each is sent back. */
+	ck_assert(retry_expect(&fs, 0, i, RETRY_WRITE));
+	ck_assert(retry_expect(&fs, 0, i, RETRY_WRITE));
+	ck_assert(retry_expect_name(&fs, 9, 1, "new", RETRY_READ));
+	ck_assert(!retry_expect_name(&fs, 9, 1, "new", RETRY_READ));
+	inode_unref(fs.inodes, i);
+}
+END_TEST
+
+START_TEST(what_is_held_is_found_and_taken_once)
+{
+	struct put p = {.refs = 1, .handles = 1, .id = 20};
+	struct hold h = {.put = &p, .attr = {.id = 20}}, got;
+	struct msg_attr a;
+	struct put *put = NULL;
+
+	ck_assert_int_eq(retry_hold(&fs, 7, 1, "key", &h), 0);
+	ck_assert(!retry_held(&fs, 8, 1, "key", &a, &put));
+	ck_assert(retry_held(&fs, 7, 1, "key", &a, &put));
+	ck_assert_uint_eq(a.id, 20);
+	ck_assert_ptr_eq(put, &p);
+	ck_assert_int_eq(p.refs, 2);
+	put_unref(put);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 20), 0);
+	ck_assert(!retry_take(&fs, 8, 20, &got));
+	ck_assert(retry_take(&fs, 7, 20, &got));
+	ck_assert(!retry_take(&fs, 7, 20, &got));
+	hold_release(&h);
+	ck_assert_int_eq(p.refs, 0);
+	ck_assert_int_eq(p.handles, 0);
+	ck_assert_int_eq(p.given_up, 0);
+}
+END_TEST
+
+START_TEST(what_nobody_comes_for_is_let_go)
+{
+	struct put p = {.refs = 1, .handles = 1, .id = 20};
+	struct hold hp = {.put = &p, .attr = {.id = 20}};
+	struct hold hv = {.version = (struct version *)&p, .attr = {.id = 30}};
+	struct inode *i = inode_get(fs.inodes, 10);
+
+	atomic_store(&versions, 1);
+	ck_assert_int_eq(retry_hold(&fs, 7, 1, "a", &hp), 0);
+	ck_assert_int_eq(retry_hold(&fs, 7, 1, "b", &hv), 0);
+	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
+	inode_unref(fs.inodes, i);
+	ck_assert_uint_eq(retry_expire(fs.retries, 0), 3);
+	ck_assert_int_eq(p.handles, 1);
+	ck_assert_uint_eq(retry_expire(fs.retries, UINT64_MAX), 0);
+	ck_assert_int_eq(p.handles, 0);
+	ck_assert_int_eq(p.refs, 0);
+	ck_assert_int_eq(p.given_up, 1); /* not published */
+	ck_assert_int_eq(atomic_load(&versions), 0);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("fuse_inode");
+	TCase *t = tcase_create("inode"), *r = tcase_create("retry");
+
+	tcase_add_test(t, lives_as_long_as_the_kernel_knows_it);
+	tcase_add_test(t, forgetting_too_much_is_harmless);
+	tcase_add_test(t, a_name_stands_for_one);
+	tcase_add_test(t, a_rename_moves_the_name);
+	tcase_add_test(t, many);
+	tcase_add_test(t, an_open_moves_the_atime_only_here);
+	tcase_add_test(t, threads);
+	tcase_add_checked_fixture(r, setup, teardown);
+	tcase_add_test(r, the_lookup_finds_what_the_open_needs);
+	tcase_add_test(r, a_second_time_without_a_lookup_is_told);
+	tcase_add_test(r, what_is_held_is_found_and_taken_once);
+	tcase_add_test(r, what_nobody_comes_for_is_let_go);
+	suite_add_tcase(s, t);
+	suite_add_tcase(s, r);
+	return run_suite(s);
+}
