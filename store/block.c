@@ -101,6 +101,7 @@ struct block *block_get(struct node *n, struct block_shard *s, uint64_t put_id, 
 	b->put_id = b->ssd_id = put_id;
 	b->index = index;
 	b->len = len;
+	policy_rekey(&b->policy, block_hash(put_id, index));
 	shard_grow(s);
 	slot = slot_of(s, put_id, index);
 	b->next = *slot;
@@ -119,6 +120,8 @@ static void block_free(struct node *n, struct block_shard *s, struct block *b)
 	*slot = b->next;
 	s->n_blocks--;
 	count_sub(n, blocks, 1);
+	if (b->ssd_id != b->put_id)
+		alias_put(n, b->ssd_id);
 	if (b->drop)
 		drop_part_done(n, b->drop);
 	free(b);
@@ -159,7 +162,7 @@ void block_has_memory(struct node *n, struct block *b, uint64_t alloc)
 	if (b->flags & (BLOCK_DROP | BLOCK_TEMP))
 		return;
 	pthread_mutex_lock(&n->policy_lock);
-	policy_insert(n->policy, &b->policy, block_hash(b->put_id, b->index), segment_charge(b->len));
+	policy_insert(n->policy, &b->policy, b->policy.pn_hash, segment_charge(b->len));
 	pthread_mutex_unlock(&n->policy_lock);
 }
 
@@ -230,6 +233,23 @@ void block_settle(struct node *n, struct block_shard *s, struct block *b)
 		block_drop_memory(n, b, (b->flags & BLOCK_TEMP) || !b->drop);
 	if (!(b->flags & (BLOCK_MEM | BLOCK_SSD)))
 		block_free(n, s, b);
+}
+
+void block_rekey(struct node *n, const struct msg_attr *a, uint64_t dir, const char *name)
+{
+	uint64_t blocks = a->block_size ? block_count(a->size, a->block_size) : 0, hash = node_name_hash(dir, name);
+
+	for (uint64_t i = 0; i < blocks; i++) {
+		struct block_shard *s = block_lock(n, a->id, (uint32_t)i);
+		struct block *b = block_find(s, a->id, (uint32_t)i);
+
+		if (b) {
+			pthread_mutex_lock(&n->policy_lock);
+			policy_rekey(&b->policy, block_hash(hash, (uint32_t)i));
+			pthread_mutex_unlock(&n->policy_lock);
+		}
+		pthread_mutex_unlock(&s->lock);
+	}
 }
 
 bool block_all_present(struct node *n, const struct msg_attr *a)

@@ -19,6 +19,7 @@
 #define VICTIMS_MAX 4096
 /* While somebody waits and nothing could be evicted, look again this often. */
 #define RETRY_NS (2 * NS_PER_MS)
+#define BELIEVE_NS (20 * NS_PER_MS)
 #define HOUSEKEEPING_NS NS_PER_SEC
 
 /* ---- reclaiming --------------------------------------------------------------------------------------------- */
@@ -194,7 +195,7 @@ static uint64_t evict_block(struct node *n, struct block *b, int status)
 	b->flags &= ~(uint32_t)BLOCK_EVICT;
 	if (status < 0) {
 		pthread_mutex_lock(&n->policy_lock);
-		policy_insert(n->policy, &b->policy, block_hash(b->put_id, b->index), segment_charge(b->len));
+		policy_insert(n->policy, &b->policy, b->policy.pn_hash, segment_charge(b->len));
 		pthread_mutex_unlock(&n->policy_lock);
 	} else if (b->pins || (b->holders && !hold_on_ssd(n, b))) {
 		/* Somebody came meanwhile: the bytes stay for them, but are no replica any more. */
@@ -271,18 +272,21 @@ static uint64_t bytes_free(struct node *n)
 	return taken < n->capacity ? n->capacity - taken : 0;
 }
 
-/* How much the evictor should free now. */
-static uint64_t bytes_short(struct node *n)
+/* How much the evictor should free now. *waiting: somebody waits for room. */
+static uint64_t bytes_short(struct node *n, bool *waiting)
 {
-	uint64_t low = low_water(n), free_now = bytes_free(n), wanted;
+	uint64_t low = low_water(n), free_now = bytes_free(n), wanted, since, target;
 
 	pthread_mutex_lock(&n->space.lock);
 	wanted = n->space.wanted;
+	since = n->space.wanted_since;
 	pthread_mutex_unlock(&n->space.lock);
-	/* The master has refused those who want something, whatever our own sum says. */
-	if (wanted)
-		return wanted + low;
-	return free_now < low ? 2 * low - free_now : 0;
+	*waiting = wanted > 0;
+	target = wanted ? wanted + low : free_now < low ? 2 * low : 0;
+	if (free_now < target)
+		return target - free_now;
+	/* Enough by our own sum, which the master may be about to learn; if it does not, its sum counts. */
+	return wanted && clock_ns() - since > BELIEVE_NS ? wanted : 0;
 }
 
 void space_freed(struct node *n)
@@ -303,7 +307,9 @@ static void evict_kick(struct node *n)
 
 void evict_check(struct node *n)
 {
-	if (bytes_short(n))
+	bool waiting;
+
+	if (bytes_short(n, &waiting))
 		evict_kick(n);
 }
 
@@ -322,6 +328,8 @@ static bool space_wait(struct node *n, uint64_t gen, uint64_t bytes, uint64_t de
 
 	deadline_of(&ts, deadline);
 	pthread_mutex_lock(&sp->lock);
+	if (!sp->wanted)
+		sp->wanted_since = clock_ns();
 	sp->wanted += bytes;
 	pthread_mutex_unlock(&sp->lock);
 	evict_kick(n);
@@ -553,7 +561,7 @@ static void *evictor_thread(void *arg)
 	struct victims v = {.n = n, .max = VICTIMS_MAX};
 	uint64_t beat = clock_ns() + HOUSEKEEPING_NS, until = beat;
 	unsigned beats = 0;
-	bool stop;
+	bool stop, waiting;
 
 	v.b = calloc(VICTIMS_MAX, sizeof(*v.b));
 	for (;;) {
@@ -562,7 +570,7 @@ static void *evictor_thread(void *arg)
 		reclaim_list(n, wait_work(n, until, &stop));
 		if (stop)
 			break;
-		want = v.b ? bytes_short(n) : 0;
+		want = bytes_short(n, &waiting);
 		now = clock_ns();
 		if (now >= beat) {
 			heartbeat(n);
@@ -571,7 +579,10 @@ static void *evictor_thread(void *arg)
 			beat = now + HOUSEKEEPING_NS;
 		}
 		until = beat;
-		if (want && !evict_round(n, &v, want) && now + RETRY_NS < until)
+		if (want && v.b && evict_round(n, &v, want))
+			continue;
+		/* Without anybody waiting, whatever makes a victim of a block wakes us. */
+		if (waiting && now + RETRY_NS < until)
 			until = now + RETRY_NS;
 	}
 	free(v.b);

@@ -10,14 +10,15 @@
  *   names.c    leased names, lookups, what changes names      dir.c  reading directories
  *   overlay.c  which names stand for a private version
  *   put.c      private versions: life, attributes     put_io.c  bytes     put_publish.c  publish, release
+ *   spill.c    private versions that are too large for memory
  *
  * Locking order, outermost first; none is held across I/O or a call to the master, but put.work:
  *
  *   put.work  >  overlay.lock  >  put.lock  >  block_shard.lock  >  node.policy_lock
  *
  * The evictor walks the policy and looks at blocks, against the order: it tries the shard's lock and passes by.
- * Leaves, taken under any of them: names.lock, reclaim.lock, space.lock, persist.lock and what the SSD tier, the work
- * queue and the channel lock inside.
+ * Leaves, taken under any of them: names.lock, reclaimer.lock, space.lock, persist_lock, alias_lock and what the SSD
+ * tier, the work queue and the channel lock inside.
  */
 #ifndef STORE_IMPL_H
 #define STORE_IMPL_H
@@ -118,11 +119,12 @@ struct names {
 
 struct space {
 	pthread_mutex_t lock;
-	pthread_cond_t freed; /* gen moved */
-	uint64_t gen;	      /* lock: grows when the master's ledger may have fallen */
-	uint64_t wanted;      /* lock: bytes that those who wait want together */
-	uint64_t last_log_ns; /* lock */
-	uint64_t refused;     /* lock: bytes the master refused to let go since the last that it did */
+	pthread_cond_t freed;  /* gen moved */
+	uint64_t gen;	       /* lock: grows when the master's ledger may have fallen */
+	uint64_t wanted;       /* lock: bytes that those who wait want together */
+	uint64_t wanted_since; /* lock: when wanted left 0 */
+	uint64_t last_log_ns;  /* lock */
+	uint64_t refused;      /* lock: bytes the master refused to let go since the last that it did */
 };
 
 /* Memory that has lost its block: file and mapping to be removed, then the master told. */
@@ -185,6 +187,10 @@ struct node {
 	unsigned persist_running;    /* persist_lock: struct persist that there are */
 	pthread_cond_t persist_idle; /* persist_running fell to 0 */
 
+	pthread_mutex_t alias_lock;
+	struct list aliases; /* alias_lock */
+	atomic_uint n_aliases;
+
 	struct node_counters count;
 };
 
@@ -194,6 +200,8 @@ struct node {
 
 /* ---- node.c ------------------------------------------------------------------------------------------------- */
 
+/* Sends a request. done may be NULL. */
+void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg);
 /*
  * Sends and waits; not on a thread of the channel. Returns the status. *ret_answer (may be NULL) is a copy with its
  * items, set whenever an answer came; the caller frees it.
@@ -227,6 +235,11 @@ struct block *block_get(struct node *n, struct block_shard *s, uint64_t put_id, 
  * gone afterwards.
  */
 void block_settle(struct node *n, struct block_shard *s, struct block *b);
+/*
+ * The policy remembers an evicted block by its name, since a value that is stored again is another version: a new name
+ * is told here.
+ */
+void block_rekey(struct node *n, const struct msg_attr *a, uint64_t dir, const char *name);
 /* Whether each block of the version has a replica and may be opened. */
 bool block_all_present(struct node *n, const struct msg_attr *a);
 
@@ -340,6 +353,7 @@ void names_forget_id(struct node *n, uint64_t id);
 
 enum put_state {
 	PUT_CLEAN,	/* no bytes of its own: those of base, or none at all */
+	PUT_STARTING,	/* its first ticket is on its way */
 	PUT_OPEN,	/* has a ticket and files */
 	PUT_PUBLISHING, /* PutDone is on its way: nothing may change */
 };
@@ -348,7 +362,8 @@ struct put_block {
 	uint64_t alloc;
 	uint64_t granted; /* bytes the master granted for it */
 	uint64_t filled;  /* the file's length: it has all pages up to here */
-	int fd;		  /* -1: no file yet */
+	int fd;		  /* -1: no file yet, or spilled */
+	bool spilled;	  /* the SSD tier has it, under the ticket, held */
 };
 
 struct put_waiter {
@@ -377,7 +392,7 @@ struct put {
 
 	/* lock */
 	pthread_mutex_t lock;
-	pthread_cond_t settled; /* users fell to 0, frozen fell, or state left PUT_PUBLISHING */
+	pthread_cond_t settled; /* users fell to 0, frozen fell, or state left PUT_PUBLISHING or PUT_STARTING */
 	enum put_state state;
 	unsigned handles;
 	unsigned users;	 /* reads and writes of the files at this moment */
@@ -407,6 +422,9 @@ struct put {
 struct put *put_new(struct node *n, uint64_t dir, const char *name, uint32_t mode, uint32_t uid, uint32_t gid);
 /* Tells the master that the writers of this node live. */
 void put_renew_all(struct node *n);
+/* Whether the master has an object under the put's name; whether the name stands for the put here. Take p->lock. */
+bool put_is_on_master(struct put *p);
+bool put_is_exposed(struct put *p);
 /* Takes the put out of the overlay: it has no name any more. Takes overlay.lock. */
 void put_detach(struct put *p);
 /* Same, with overlay.lock held. */
@@ -417,7 +435,8 @@ int put_start_wait(struct put *p, uint64_t guess);
 
 /* put_io.c; in a job, with p->work held and, but for freeze and thaw, the put frozen */
 
-/* Waits until nobody uses the files and no publish is on its way, and keeps it so until put_thaw(). Counted. */
+/* Waits until nobody uses the files and no ticket or publish is on its way, and keeps it so until put_thaw(). Counted.
+ */
 void put_freeze(struct put *p);
 void put_thaw(struct put *p);
 /* Makes sure that the put is PUT_OPEN, with a copy of the first keep bytes of its base. */
@@ -430,6 +449,23 @@ void put_discard(struct put *p);
 void put_forget_files(struct put *p);
 /* Cuts the files to the size; blocks beyond lose theirs. Users are kept out. */
 int put_trim(struct put *p, uint64_t size);
+
+/* Raises the grant of a block to want bytes, or at least to need; evicts for need only. Waits. */
+int put_grant(struct put *p, uint32_t block, uint64_t need, uint64_t want);
+
+/* spill.c; in a job, with p->work held and the put frozen */
+
+/* Before need more bytes are granted: copies blocks that lie wholly below full, but not keep, to the SSD tier. */
+int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep);
+/* Brings a block that was spilled back into memory; harmless for any other. */
+int spill_restore(struct put *p, uint64_t full, uint32_t i);
+/* Forgets the SSD copy of a spilled block. */
+void spill_drop(struct put *p, uint32_t i);
+
+/* The SSD tier's keys that are not put_ids: blocks number of them mean blocks of put_id. */
+int alias_add(struct node *n, uint64_t ssd_id, uint64_t put_id, uint64_t blocks);
+void alias_put(struct node *n, uint64_t ssd_id);
+uint64_t alias_resolve(struct node *n, uint64_t ssd_id);
 
 /* put_publish.c */
 /* In a job, with p->work held: publishes and waits. */

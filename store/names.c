@@ -143,7 +143,8 @@ struct name_op {
 	node_done_fn done_fn;
 	void *arg;
 	uint64_t dir, to_dir;
-	struct put *put; /* a reference, or NULL */
+	struct put *put;      /* a reference, or NULL */
+	struct msg_attr attr; /* rename: what moves, where that is known; else id 0 */
 	unsigned flags;
 	struct work work;
 	char name[MSG_NAME_MAX + 1], to[MSG_NAME_MAX + 1];
@@ -348,7 +349,7 @@ static void unlink_job(struct work *w)
 
 	pthread_mutex_lock(&p->work);
 	put_freeze(p);
-	if (p->on_master) {
+	if (put_is_on_master(p)) {
 		struct msg *m = name_msg(MSG_DELETE, op->dir, op->name);
 
 		r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
@@ -455,6 +456,8 @@ static void rename_forget(struct name_op *op, uint64_t lease)
 {
 	names_forget(op->n, op->dir, op->name, lease);
 	names_forget(op->n, op->to_dir, op->to, lease);
+	if (op->attr.id)
+		block_rekey(op->n, &op->attr, op->to_dir, op->to);
 }
 
 static void rename_answer(void *arg, const struct msg *m)
@@ -556,7 +559,7 @@ static int rename_over_put(struct name_op *op, struct put *there)
 	struct msg *m;
 	int r;
 
-	if ((op->flags & RENAME_NOREPLACE) && there->exposed)
+	if ((op->flags & RENAME_NOREPLACE) && put_is_exposed(there))
 		return -EEXIST;
 	m = rename_msg(op);
 	r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
@@ -609,7 +612,7 @@ static void rename_job(struct work *w)
 
 	lock_puts(from, to);
 	if (from)
-		r = from->on_master ? rename_published(op, from) : rename_unpublished(op, from);
+		r = put_is_on_master(from) ? rename_published(op, from) : rename_unpublished(op, from);
 	else if (to)
 		r = rename_over_put(op, to);
 	else
@@ -632,6 +635,8 @@ void node_rename(struct node *n, uint64_t from_dir, const char *from, uint64_t t
 		fn(arg, r);
 		return;
 	}
+	if (!names_find(n, from_dir, from, &op->attr))
+		op->attr.id = 0;
 	op->to_dir = to_dir;
 	op->flags = flags;
 	op->done_fn = fn;

@@ -220,6 +220,8 @@ static int init_parts(struct node *n, const struct node_config *cfg)
 	pthread_mutex_init(&n->overlay.lock, NULL);
 	list_init(&n->persist_pending);
 	list_init(&n->overlay.puts);
+	pthread_mutex_init(&n->alias_lock, NULL);
+	list_init(&n->aliases);
 	r = block_index_init(n);
 	if (r == 0)
 		r = names_init(n, cfg->name_cache ? cfg->name_cache : NAME_CACHE_DEFAULT);
@@ -291,6 +293,7 @@ struct node *node_stop(struct node *n)
 	block_index_fini(n);
 	policy_free(n->policy);
 	segment_close(n->seg);
+	pthread_mutex_destroy(&n->alias_lock);
 	pthread_mutex_destroy(&n->overlay.lock);
 	pthread_cond_destroy(&n->persist_idle);
 	pthread_mutex_destroy(&n->persist_lock);

@@ -211,8 +211,9 @@ void persist_evicted(void *arg, const struct ssd_key *keys, size_t n_keys)
 	if (m && msg_alloc_items(m, n_keys) < 0)
 		m = msg_free(m);
 	for (size_t i = 0; i < n_keys; i++) {
-		struct block_shard *s = block_lock(n, keys[i].id, keys[i].block);
-		struct block *b = block_find(s, keys[i].id, keys[i].block);
+		uint64_t put_id = alias_resolve(n, keys[i].id);
+		struct block_shard *s = block_lock(n, put_id, keys[i].block);
+		struct block *b = block_find(s, put_id, keys[i].block);
 
 		if (b && (b->flags & BLOCK_SSD)) {
 			block_set_ssd(n, b, false);

@@ -79,6 +79,12 @@ struct policy *policy_free(struct policy *p);	    /* takes NULL, returns NULL; n
 
 /* The node must not be inserted. A key that was evicted not long ago is recognised by its hash and keeps its rank. */
 void policy_insert(struct policy *p, struct policy_node *node, uint64_t key_hash, uint64_t bytes);
+/* The name by which the node will be remembered when it is evicted. Also for a node that is not inserted. */
+static inline void policy_rekey(struct policy_node *node, uint64_t key_hash)
+{
+	node->pn_hash = key_hash;
+}
+
 /* Takes a node out without remembering it (delete, overwrite). Harmless when it is not inserted. */
 void policy_remove(struct policy *p, struct policy_node *node);
 /* Changes a node's weight (a block that grew or was trimmed). */

@@ -86,6 +86,26 @@ struct put *put_unref(struct put *p)
 	return NULL;
 }
 
+bool put_is_on_master(struct put *p)
+{
+	bool r;
+
+	pthread_mutex_lock(&p->lock);
+	r = p->on_master;
+	pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
+bool put_is_exposed(struct put *p)
+{
+	bool r;
+
+	pthread_mutex_lock(&p->lock);
+	r = p->exposed;
+	pthread_mutex_unlock(&p->lock);
+	return r;
+}
+
 void put_detach_locked(struct put *p)
 {
 	overlay_remove(p->n, p);
@@ -138,7 +158,7 @@ struct start_op {
 	bool excl;
 };
 
-/* Takes the ticket and the grant of block 0 from the answer of PutStart. Call with p->lock held, or alone. */
+/* Takes the ticket and the grant of block 0 from the answer of PutStart. Call with p->lock held. */
 static int take_ticket(struct put *p, const struct msg *m)
 {
 	p->ticket = m->u.put.ticket;
@@ -192,10 +212,18 @@ int put_start_wait(struct put *p, uint64_t guess)
 	return r;
 }
 
-static void start_end(struct start_op *op, int err)
+/* The ticket of a new put has come, with the answer, or will not. */
+static void start_end(struct start_op *op, int err, const struct msg *answer)
 {
 	struct put *p = op->p;
 
+	pthread_mutex_lock(&p->lock);
+	if (err == 0)
+		err = take_ticket(p, answer);
+	if (err < 0)
+		p->state = PUT_CLEAN;
+	pthread_cond_broadcast(&p->settled);
+	pthread_mutex_unlock(&p->lock);
 	if (err < 0)
 		p = put_unref(p);
 	op->fn(op->arg, err, p);
@@ -208,10 +236,8 @@ static void start_job(struct work *w)
 	struct msg *answer = NULL;
 	int r = space_call(op->n, make_put_start, op, segment_charge(op->guess), &answer);
 
-	if (r == 0)
-		r = take_ticket(op->p, answer);
+	start_end(op, r, answer);
 	msg_free(answer);
-	start_end(op, r);
 }
 
 static void start_answer(void *arg, const struct msg *m)
@@ -225,9 +251,7 @@ static void start_answer(void *arg, const struct msg *m)
 		workq_submit(op->n->wq, &op->work, start_job);
 		return;
 	}
-	if (r == 0)
-		r = take_ticket(op->p, m);
-	start_end(op, r);
+	start_end(op, r, m);
 }
 
 /* The namespace's last size, as far as a directory tells it. */
@@ -251,6 +275,10 @@ static void create_put(struct node *n, struct put *p, bool excl, put_fn fn, void
 	}
 	if (!m) {
 		free(op);
+		pthread_mutex_lock(&p->lock);
+		p->state = PUT_CLEAN;
+		pthread_cond_broadcast(&p->settled);
+		pthread_mutex_unlock(&p->lock);
 		put_unref(p);
 		fn(arg, -ENOMEM, NULL);
 		return;
@@ -278,6 +306,7 @@ void put_create(struct node *n, uint64_t dir, const char *name, bool excl, uint3
 		/* One that was published, and whose name has gone since, keeps its bytes and no name. */
 		if (there)
 			put_detach_locked(there);
+		p->state = PUT_STARTING;
 		p->exposed = true;
 		overlay_insert(n, p);
 	}
@@ -298,6 +327,7 @@ void put_tmpfile(struct node *n, uint64_t dir, uint32_t mode, uint32_t uid, uint
 		fn(arg, -ENOMEM, NULL);
 		return;
 	}
+	p->state = PUT_STARTING;
 	create_put(n, p, false, fn, arg);
 }
 

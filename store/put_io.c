@@ -19,7 +19,7 @@ void put_freeze(struct put *p)
 {
 	pthread_mutex_lock(&p->lock);
 	p->frozen++;
-	while (p->users || p->state == PUT_PUBLISHING)
+	while (p->users || p->state == PUT_PUBLISHING || p->state == PUT_STARTING)
 		pthread_cond_wait(&p->settled, &p->lock);
 	pthread_mutex_unlock(&p->lock);
 }
@@ -45,6 +45,8 @@ static void user_done(struct put *p)
 /* Call with p->lock held, or with users kept out. */
 static void drop_block(struct put *p, struct put_block *b)
 {
+	if (b->spilled)
+		spill_drop(p, (uint32_t)(b - p->blocks));
 	if (b->fd >= 0) {
 		close(b->fd);
 		segment_unlink(p->n->seg, b->alloc);
@@ -114,8 +116,7 @@ static struct msg *make_extend(void *arg)
 	return m;
 }
 
-/* Raises the grant of a block to want bytes, or at least to need. Only evicts for need. */
-static int grant(struct put *p, uint32_t block, uint64_t need, uint64_t want)
+int put_grant(struct put *p, uint32_t block, uint64_t need, uint64_t want)
 {
 	struct extend x = {.p = p, .block = block, .bytes = want};
 	struct msg *answer = NULL, *m = make_extend(&x);
@@ -124,8 +125,10 @@ static int grant(struct put *p, uint32_t block, uint64_t need, uint64_t want)
 
 	if (r == -ENOSPC) {
 		answer = msg_free(answer);
+		if (p->blocks[block].granted >= need)
+			return 0;
 		x.bytes = need;
-		r = space_call(p->n, make_extend, &x, need, &answer);
+		r = space_call(p->n, make_extend, &x, need - p->blocks[block].granted, &answer);
 	}
 	if (r == 0 && answer->n_items != 1)
 		r = -EPROTO;
@@ -145,7 +148,7 @@ static int grant(struct put *p, uint32_t block, uint64_t need, uint64_t want)
 }
 
 /* Makes the block's file at least len long, all of it allocated. */
-static int fill_block(struct put *p, uint32_t block, uint64_t len, uint64_t guess)
+static int fill_block(struct put *p, uint32_t block, uint64_t len, uint64_t full, uint64_t guess)
 {
 	struct put_block *b = &p->blocks[block];
 	uint64_t hint = segment_reserve_hint(b->filled, len, guess < p->block_size ? guess : p->block_size);
@@ -153,8 +156,12 @@ static int fill_block(struct put *p, uint32_t block, uint64_t len, uint64_t gues
 
 	if (hint > p->block_size)
 		hint = p->block_size;
-	if (b->granted < segment_charge(hint))
-		r = grant(p, block, segment_charge(len), segment_charge(hint));
+	if (b->granted < segment_charge(hint)) {
+		r = spill_make_room(p, segment_charge(hint) - b->granted, full, block);
+		if (r < 0)
+			return r;
+		r = put_grant(p, block, segment_charge(len), segment_charge(hint));
+	}
 	if (r < 0)
 		return r;
 	if (b->granted < segment_charge(hint))
@@ -193,8 +200,8 @@ static int grow_blocks(struct put *p, size_t want)
 	return 0;
 }
 
-/* Everything below end is granted and allocated afterwards; end may be beyond the size. The put is PUT_OPEN. */
-static int fill_to(struct put *p, uint64_t end, uint64_t guess)
+/* Everything below full is there; makes all below end so, granted and allocated. The put is PUT_OPEN. */
+static int fill_to(struct put *p, uint64_t full, uint64_t end, uint64_t guess)
 {
 	uint64_t blocks = block_count(end, p->block_size), i;
 	int r;
@@ -202,19 +209,19 @@ static int fill_to(struct put *p, uint64_t end, uint64_t guess)
 	if (end > INT64_MAX || blocks > MSG_MAX_ITEMS)
 		return -EFBIG;
 	r = grow_blocks(p, blocks);
-	/* The blocks before the one where the object ends are full. */
-	for (i = p->size ? (p->size - 1) / p->block_size : 0; r == 0 && i < blocks; i++) {
+	for (i = full ? (full - 1) / p->block_size : 0; r == 0 && i < blocks; i++) {
 		uint64_t len = block_len(end, p->block_size, i);
 		uint64_t part = guess > i * p->block_size ? guess - i * p->block_size : 0;
 
 		if (p->blocks[i].filled < len)
-			r = fill_block(p, (uint32_t)i, len, part);
+			r = fill_block(p, (uint32_t)i, len, full > i * p->block_size ? full : i * p->block_size, part);
 	}
 	return r;
 }
 
 /* ---- a copy of its own -------------------------------------------------------------------------------------- */
 
+/* A chunk at a time, so that an object larger than memory can spill behind it. */
 static int copy_base(struct put *p, struct version *base, uint64_t keep)
 {
 	char *buf = malloc(COPY_CHUNK);
@@ -228,7 +235,9 @@ static int copy_base(struct put *p, struct version *base, uint64_t keep)
 			len = keep - off;
 		if (len > COPY_CHUNK)
 			len = COPY_CHUNK;
-		r = version_read_wait(base, off, buf, len);
+		r = fill_to(p, off, off + len, keep);
+		if (r == 0)
+			r = version_read_wait(base, off, buf, len);
 		if (r == 0 && pwrite(p->blocks[off / p->block_size].fd, buf, len, (off_t)in) != (ssize_t)len)
 			r = -EIO;
 		off += len;
@@ -259,13 +268,9 @@ int put_unshare(struct put *p, uint64_t keep)
 	/* A block size of the namespace's own today, not the old version's. */
 	r = put_start_wait(p, keep ? keep : SEGMENT_PAGE);
 	if (r == 0) {
-		uint64_t size = p->size;
-
-		p->size = 0;
-		r = keep ? fill_to(p, keep, keep) : 0;
-		if (r == 0)
-			r = copy_base(p, base, keep);
-		p->size = size < keep || r < 0 ? size : keep;
+		r = copy_base(p, base, keep);
+		if (r == 0 && p->size > keep)
+			p->size = keep;
 	}
 	if (r < 0) {
 		put_discard_files(p);
@@ -300,7 +305,7 @@ static int take_range(struct put *p, uint64_t off, size_t len, bool froze_it, st
 		uint64_t i = off / p->block_size, in = off % p->block_size;
 		size_t part = len < p->block_size - in ? len : (size_t)(p->block_size - in);
 
-		if (n == WRITE_SEGMENTS || i >= p->n_blocks || p->blocks[i].filled < in + part)
+		if (n == WRITE_SEGMENTS || i >= p->n_blocks || p->blocks[i].fd < 0 || p->blocks[i].filled < in + part)
 			return 0;
 		io[n++] = (struct segment_io){p->blocks[i].fd, in, part};
 		off += part;
@@ -397,17 +402,24 @@ struct io_op {
 	void *arg;
 };
 
-/* One block's part after the other, so that any number of blocks will do. */
-static int write_parts(struct put *p, uint64_t off, const char *buf, size_t len)
+/* One block's part after the other, so that any number of blocks will do, spilled ones too. */
+static int write_parts(struct put *p, uint64_t off, const char *buf, size_t len, uint64_t guess)
 {
 	while (len) {
-		uint64_t in = off % p->block_size;
+		uint64_t in = off % p->block_size, end;
 		size_t part = len < p->block_size - in ? len : (size_t)(p->block_size - in);
-		int r = write_now(p, off, buf, part, true);
+		int r;
 
+		end = off + part;
+		r = end > p->size ? fill_to(p, p->size, end, guess) : 0;
+		if (r == 0)
+			r = spill_restore(p, p->size, (uint32_t)(off / p->block_size));
+		if (r < 0)
+			return r;
+		r = write_now(p, off, buf, part, true);
 		if (r <= 0)
 			return r ? r : -EIO;
-		off += part;
+		off = end;
 		buf += part;
 		len -= part;
 	}
@@ -427,9 +439,7 @@ static int write_slow(struct put *p, uint64_t off, const void *buf, size_t len)
 		return -EFBIG;
 	r = put_unshare(p, UINT64_MAX);
 	if (r == 0)
-		r = fill_to(p, off + len, size_guess(p));
-	if (r == 0)
-		r = write_parts(p, off, buf, len);
+		r = write_parts(p, off, buf, len, size_guess(p));
 	return r;
 }
 
@@ -467,8 +477,10 @@ static int truncate_slow(struct put *p, uint64_t size)
 	} else {
 		r = put_unshare(p, size);
 		if (r == 0 && size > p->size)
-			r = fill_to(p, size, size);
-		else if (r == 0)
+			r = fill_to(p, p->size, size, size);
+		else if (r == 0 && size % p->block_size)
+			r = spill_restore(p, p->size, (uint32_t)(size / p->block_size));
+		if (r == 0 && size < p->size)
 			r = put_trim(p, size);
 	}
 	if (r == 0) {
@@ -494,7 +506,7 @@ static int allocate_slow(struct put *p, uint64_t off, uint64_t len, bool keep_si
 	end = off + len;
 	r = put_unshare(p, UINT64_MAX);
 	if (r == 0)
-		r = fill_to(p, end, end);
+		r = fill_to(p, p->size, end, end);
 	if (r < 0 || keep_size)
 		return r;
 	pthread_mutex_lock(&p->lock);
@@ -641,6 +653,42 @@ static ssize_t read_now(struct put *p, uint64_t off, void *buf, size_t len, stru
 	return r;
 }
 
+/* What lies in one block, with everybody else kept out: it may have to come back from the SSD tier. */
+static ssize_t read_frozen(struct put *p, uint64_t off, char *buf, size_t len, struct version **ret_base)
+{
+	struct segment_io io[WRITE_SEGMENTS];
+	ssize_t r = 0;
+	int n = 0;
+
+	pthread_mutex_lock(&p->work);
+	put_freeze(p);
+	if (off >= p->size)
+		len = 0;
+	else if (len > p->size - off)
+		len = (size_t)(p->size - off);
+	if (len && p->state == PUT_CLEAN) {
+		*ret_base = version_ref(p->base);
+		r = (ssize_t)len;
+	} else if (len) {
+		uint64_t in = off % p->block_size;
+
+		if (len > p->block_size - in)
+			len = (size_t)(p->block_size - in);
+		r = spill_restore(p, p->size, (uint32_t)(off / p->block_size));
+		pthread_mutex_lock(&p->lock);
+		if (r == 0)
+			n = take_range(p, off, len, true, io);
+		pthread_mutex_unlock(&p->lock);
+		if (r == 0)
+			r = n ? read_range(io, n, buf) : -EIO;
+		if (n)
+			user_done(p);
+	}
+	put_thaw(p);
+	pthread_mutex_unlock(&p->work);
+	return r;
+}
+
 /* All of it, in a job. */
 static ssize_t read_slow(struct put *p, uint64_t off, char *buf, size_t len)
 {
@@ -650,19 +698,14 @@ static ssize_t read_slow(struct put *p, uint64_t off, char *buf, size_t len)
 		struct version *base = NULL;
 		ssize_t r = read_now(p, off + done, buf + done, len - done, &base);
 
-		if (r == -EAGAIN) {
-			pthread_mutex_lock(&p->lock);
-			while (p->frozen || p->state == PUT_PUBLISHING)
-				pthread_cond_wait(&p->settled, &p->lock);
-			pthread_mutex_unlock(&p->lock);
-			continue;
-		}
+		if (r == -EAGAIN)
+			r = read_frozen(p, off + done, buf + done, len - done, &base);
 		if (base && r > 0) {
 			int e = version_read_wait(base, off + done, buf + done, (size_t)r);
 
-			version_close(base);
 			r = e < 0 ? e : r;
 		}
+		version_close(base);
 		if (r < 0)
 			return r;
 		if (!r)

@@ -24,7 +24,7 @@ static struct msg *put_done_msg(struct put *p)
 		    .block = (uint32_t)i,
 		    .alloc = p->blocks[i].alloc,
 		    .bytes = block_len(p->size, p->block_size, i),
-		    .flags = MSG_ITEM_MEM,
+		    .flags = p->blocks[i].spilled ? MSG_ITEM_SSD : MSG_ITEM_MEM,
 		};
 	m->u.put.ticket = p->ticket;
 	m->u.put.dir = p->dir;
@@ -41,6 +41,24 @@ static struct msg *put_done_msg(struct put *p)
 	return m;
 }
 
+/* The hold that kept it for the put is the block's now; it goes with the last handle. Call with the shard locked. */
+static void index_spilled(struct put *p, struct block *b)
+{
+	b->ssd_id = p->ticket;
+	b->flags |= BLOCK_HELD;
+	block_set_ssd(p->n, b, true);
+}
+
+/* So many blocks lie under the ticket's key. */
+static uint64_t spilled_blocks(const struct put *p)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < p->n_blocks; i++)
+		count += p->blocks[i].spilled;
+	return count;
+}
+
 /* The files are blocks of the published version now. Returns a hold on it for the put's handles; NULL: no memory. */
 static struct version *index_blocks(struct put *p, const struct msg_attr *a)
 {
@@ -53,7 +71,11 @@ static struct version *index_blocks(struct put *p, const struct msg_attr *a)
 		struct block *b = block_get(n, s, a->id, (uint32_t)i, block_len(p->size, p->block_size, i));
 
 		if (b) {
-			block_has_memory(n, b, p->blocks[i].alloc);
+			policy_rekey(&b->policy, block_hash(node_name_hash(p->dir, p->name), (uint32_t)i));
+			if (p->blocks[i].spilled)
+				index_spilled(p, b);
+			else
+				block_has_memory(n, b, p->blocks[i].alloc);
 			if (v) {
 				b->holders++;
 				v->blocks[i] = b;
@@ -82,6 +104,11 @@ static struct version *index_blocks(struct put *p, const struct msg_attr *a)
 /* Call with overlay.lock and p->lock held. */
 static void become_clean(struct put *p, const struct msg_attr *a)
 {
+	uint64_t spilled = spilled_blocks(p);
+
+	/* Without memory for it the notices of these blocks are not understood: reads find them gone. */
+	if (spilled)
+		alias_add(p->n, p->ticket, a->id, spilled);
 	p->base = index_blocks(p, a);
 	p->base_id = a->id;
 	put_forget_files(p);

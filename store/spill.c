@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Spilling: a private version that does not fit memory beside everything else keeps its older blocks on the SSD tier
+ * while later ones are written. They are keyed by the put's ticket, before any route exists, and held, so that the ring
+ * keeps them. A spilled block that is read or written again comes back into memory first. At publish it is an SSD
+ * replica as it is, still under the ticket's key: the aliases tell the ring's notices which version that is.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "store/impl.h"
+
+/* ---- aliases ------------------------------------------------------------------------------------------------ */
+
+struct alias {
+	struct list link;
+	uint64_t ssd_id, put_id;
+	uint64_t left; /* blocks that use it */
+};
+
+uint64_t alias_resolve(struct node *n, uint64_t ssd_id)
+{
+	struct list *l, *tmp;
+
+	if (!atomic_load_explicit(&n->n_aliases, memory_order_relaxed))
+		return ssd_id;
+	pthread_mutex_lock(&n->alias_lock);
+	list_for_each(l, tmp, &n->aliases)
+	{
+		struct alias *a = container_of(l, struct alias, link);
+
+		if (a->ssd_id == ssd_id) {
+			ssd_id = a->put_id;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&n->alias_lock);
+	return ssd_id;
+}
+
+int alias_add(struct node *n, uint64_t ssd_id, uint64_t put_id, uint64_t blocks)
+{
+	struct alias *a = malloc(sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	*a = (struct alias){.ssd_id = ssd_id, .put_id = put_id, .left = blocks};
+	pthread_mutex_lock(&n->alias_lock);
+	list_add_tail(&a->link, &n->aliases);
+	atomic_fetch_add_explicit(&n->n_aliases, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&n->alias_lock);
+	return 0;
+}
+
+void alias_put(struct node *n, uint64_t ssd_id)
+{
+	struct list *l, *tmp;
+
+	pthread_mutex_lock(&n->alias_lock);
+	list_for_each(l, tmp, &n->aliases)
+	{
+		struct alias *a = container_of(l, struct alias, link);
+
+		if (a->ssd_id != ssd_id)
+			continue;
+		if (!--a->left) {
+			list_del(&a->link);
+			free(a);
+			atomic_fetch_sub_explicit(&n->n_aliases, 1, memory_order_relaxed);
+		}
+		break;
+	}
+	pthread_mutex_unlock(&n->alias_lock);
+}
+
+/* ---- out and back ------------------------------------------------------------------------------------------- */
+
+struct spill_wait {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool over; /* lock */
+	int err;   /* lock */
+};
+
+static void spill_over(void *arg, int err, uint64_t sum)
+{
+	struct spill_wait *w = arg;
+
+	pthread_mutex_lock(&w->lock);
+	w->err = err;
+	w->over = true;
+	pthread_cond_signal(&w->cond);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int spill_wait(struct spill_wait *w, int started)
+{
+	int r = started;
+
+	pthread_mutex_lock(&w->lock);
+	while (!started && !w->over)
+		pthread_cond_wait(&w->cond, &w->lock);
+	if (!started)
+		r = w->err;
+	pthread_mutex_unlock(&w->lock);
+	pthread_cond_destroy(&w->cond);
+	pthread_mutex_destroy(&w->lock);
+	return r;
+}
+
+static void spill_init(struct spill_wait *w)
+{
+	*w = (struct spill_wait){0};
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->cond, NULL);
+}
+
+static struct ssd_key spill_key(const struct put *p, uint32_t i)
+{
+	return (struct ssd_key){.id = p->ticket, .block = i};
+}
+
+void spill_drop(struct put *p, uint32_t i)
+{
+	ssd_unhold(p->n->ssd, spill_key(p, i));
+	ssd_drop(p->n->ssd, spill_key(p, i));
+	p->blocks[i].spilled = false;
+}
+
+/* Gives the block's grant back to the master. */
+static void give_back(struct put *p, uint32_t i)
+{
+	struct msg *m = msg_new(MSG_PUT_EXTEND);
+
+	count_sub(p->n, dram_reserved, p->blocks[i].granted);
+	p->blocks[i].granted = 0;
+	p->blocks[i].alloc = 0;
+	if (m && msg_alloc_items(m, 1) == 0) {
+		m->u.put.ticket = p->ticket;
+		m->items[0] = (struct msg_item){.block = i, .bytes = 0};
+		node_call_wait(p->n, m, NULL);
+	} else {
+		msg_free(m);
+	}
+	space_freed(p->n);
+}
+
+/* Copies a full block to the SSD tier, waiting for the ring, and frees its memory. */
+static int spill_block(struct put *p, uint32_t i)
+{
+	struct put_block *b = &p->blocks[i];
+	struct spill_wait w;
+	void *map;
+	int r = segment_map(p->n->seg, b->fd, b->filled, PROT_READ, &map);
+
+	if (r < 0)
+		return r;
+	spill_init(&w);
+	r = ssd_write(p->n->ssd, spill_key(p, i), map, b->filled, NULL, SSD_WAIT, spill_over, &w);
+	r = spill_wait(&w, r);
+	segment_unmap(map, b->filled);
+	if (r < 0)
+		return r;
+	/* Held before the commit pin goes, so that there is no moment at which the ring may take it. */
+	r = ssd_hold(p->n->ssd, spill_key(p, i));
+	ssd_commit_done(p->n->ssd, spill_key(p, i));
+	if (r < 0)
+		return r;
+	close(b->fd);
+	segment_unlink(p->n->seg, b->alloc);
+	b->fd = -1;
+	b->spilled = true;
+	give_back(p, i);
+	return 0;
+}
+
+/* A private version takes at most half of the memory before it spills. */
+int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep)
+{
+	uint64_t mine = 0, limit = p->n->capacity / 2;
+	int r = 0;
+
+	if (!p->n->ssd)
+		return 0;
+	for (size_t i = 0; i < p->n_blocks; i++)
+		mine += p->blocks[i].granted;
+	for (uint32_t i = 0; i < p->n_blocks && mine + need > limit && r == 0; i++) {
+		struct put_block *b = &p->blocks[i];
+		uint64_t bytes = b->granted;
+
+		if (i == keep || b->fd < 0 || b->filled != p->block_size || (i + 1) * p->block_size > full)
+			continue;
+		r = spill_block(p, i);
+		mine -= r ? 0 : bytes;
+	}
+	/* A tier that cannot take it now is no error: memory may still do. */
+	return r == -EIO || r == -ENOSPC || r == -ENODEV || r == -EFBIG || r == -ENOBUFS || r == -EAGAIN ? 0 : r;
+}
+
+static int read_back(struct put *p, uint32_t i, int fd)
+{
+	struct spill_wait w;
+	void *map;
+	int r = segment_reserve(p->n->seg, fd, p->block_size);
+
+	if (r == 0)
+		r = segment_map(p->n->seg, fd, p->block_size, PROT_READ | PROT_WRITE, &map);
+	if (r < 0)
+		return r;
+	spill_init(&w);
+	r = ssd_read(p->n->ssd, spill_key(p, i), map, p->block_size, p->block_size, spill_over, &w);
+	r = spill_wait(&w, r);
+	segment_unmap(map, p->block_size);
+	return r < 0 && r != -ENOMEM ? -EIO : r;
+}
+
+int spill_restore(struct put *p, uint64_t full, uint32_t i)
+{
+	int fd, r;
+
+	if (i >= p->n_blocks || !p->blocks[i].spilled)
+		return 0;
+	r = spill_make_room(p, p->block_size, full, i);
+	if (r == 0)
+		r = put_grant(p, i, p->block_size, p->block_size);
+	if (r == 0)
+		r = segment_create(p->n->seg, p->blocks[i].alloc, &fd);
+	if (r < 0)
+		return r;
+	r = read_back(p, i, fd);
+	if (r < 0) {
+		close(fd);
+		segment_unlink(p->n->seg, p->blocks[i].alloc);
+		give_back(p, i);
+		return r;
+	}
+	spill_drop(p, i);
+	pthread_mutex_lock(&p->lock);
+	p->blocks[i].fd = fd;
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}

@@ -1,0 +1,793 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node over the real master core and the real SSD tier, in one process and without FUSE: so that a race detector
+ * sees all of it. Every value's bytes say whose they are, so a mixture of two versions cannot pass.
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "master/local.h"
+#include "store/node.h"
+#include "store/put.h"
+#include "store/version.h"
+
+#define MIB (1ull << 20)
+
+/* ---- waiting for callbacks ---------------------------------------------------------------------------------- */
+
+struct waiter {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool over;
+	int err;
+	struct node_entry e;
+	struct put *put;
+	struct version_read read;
+	size_t n;
+	char names[64][MSG_NAME_MAX + 1];
+	uint64_t cookie;
+	bool end;
+};
+
+static void waiter_init(struct waiter *w)
+{
+	memset(w, 0, sizeof(*w));
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->cond, NULL);
+}
+
+static void over(struct waiter *w, int err)
+{
+	pthread_mutex_lock(&w->lock);
+	w->err = err;
+	w->over = true;
+	pthread_cond_signal(&w->cond);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int wait_for(struct waiter *w)
+{
+	pthread_mutex_lock(&w->lock);
+	while (!w->over)
+		pthread_cond_wait(&w->cond, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	pthread_cond_destroy(&w->cond);
+	pthread_mutex_destroy(&w->lock);
+	return w->err;
+}
+
+static void done_cb(void *arg, int err)
+{
+	over(arg, err);
+}
+
+static void entry_cb(void *arg, int err, const struct node_entry *e)
+{
+	struct waiter *w = arg;
+
+	if (!err)
+		w->e = *e;
+	over(w, err);
+}
+
+static void put_cb(void *arg, int err, struct put *p)
+{
+	struct waiter *w = arg;
+
+	w->put = p;
+	over(w, err);
+}
+
+static void read_cb(void *arg, int err, struct version_read *r)
+{
+	struct waiter *w = arg;
+
+	if (!err)
+		w->read = *r;
+	over(w, err);
+}
+
+static void put_read_cb(void *arg, int err, size_t n)
+{
+	struct waiter *w = arg;
+
+	w->n = n;
+	over(w, err);
+}
+
+static void answer_cb(void *arg, const struct msg *answer)
+{
+	over(arg, answer->status);
+}
+
+static void dir_cb(void *arg, int err, const struct msg_dirent *ents, size_t n, bool end)
+{
+	struct waiter *w = arg;
+
+	for (size_t i = 0; i < n && i < 64; i++) {
+		strcpy(w->names[i], ents[i].name);
+		w->cookie = ents[i].cookie;
+	}
+	w->n = n;
+	w->end = end;
+	over(w, err);
+}
+
+/* ---- a node ------------------------------------------------------------------------------------------------- */
+
+static char tmp[64];
+static struct local_master *master;
+static struct node *node;
+static uint64_t ns_dir;
+
+static void start(uint64_t dram, uint64_t ssd)
+{
+	static const char *paths[1];
+	static uint64_t limits[1];
+	static char catalogue[128], run[128], ssd_dir[128];
+	struct errmsg e = {""};
+	struct local_master_config mc = {.catalogue = catalogue, .auto_namespace = true};
+	struct node_config nc = {
+		.instance_key = "unit",
+		.cluster_name = "unit",
+		.run_dir = run,
+		.dram = dram,
+		.ssd_paths = paths,
+		.ssd_limits = limits,
+		.n_ssd = ssd ? 1 : 0,
+		.ssd_direct = true,
+		.ssd_shards = 2,
+	};
+	struct waiter w;
+
+	log_setup(LOG_LVL_WARN, false);
+	strcpy(tmp, "/var/tmp/fluxkv-node-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(tmp));
+	snprintf(catalogue, sizeof(catalogue), "%s/catalogue.db", tmp);
+	snprintf(run, sizeof(run), "%s/run", tmp);
+	snprintf(ssd_dir, sizeof(ssd_dir), "%s/ssd", tmp);
+	ck_assert_int_eq(mkdir(ssd_dir, 0700), 0);
+	paths[0] = ssd_dir;
+	limits[0] = ssd;
+	ck_assert_msg(local_master_start(&mc, &master, &e) == 0, "%s", e.text);
+	nc.master = local_master_channel(master);
+	ck_assert_msg(node_start(&nc, &node, &e) == 0, "%s", e.text);
+	waiter_init(&w);
+	node_mkdir(node, MSG_ROOT_DIR, "ns", 0755, 0, 0, entry_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ns_dir = w.e.attr.id;
+}
+
+static void stop(void)
+{
+	char cmd[128];
+
+	node = node_stop(node);
+	master = local_master_stop(master);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", tmp);
+	ck_assert_int_eq(system(cmd), 0);
+}
+
+static struct node_stats stats(void)
+{
+	struct node_stats s;
+
+	node_get_stats(node, &s);
+	return s;
+}
+
+/* Everything is deleted and closed: every ledger comes to 0. */
+static void check_empty(void)
+{
+	struct local_master_stats m;
+	struct node_stats s;
+
+	for (int i = 0; i < 500; i++) {
+		s = stats();
+		local_master_get_stats(master, &m);
+		if (!s.dram_used && !s.dram_reserved && !s.blocks && !s.private_versions && !s.ssd_used && !m.used &&
+		    !m.reserved && !m.orphans && !m.tickets && !m.gets)
+			return;
+		usleep(10000);
+	}
+	ck_abort_msg("left: dram used %llu reserved %llu, blocks %llu, private %llu, ssd %llu; master used %llu reserved "
+		     "%llu orphans %llu tickets %llu gets %llu",
+		     (unsigned long long)s.dram_used, (unsigned long long)s.dram_reserved, (unsigned long long)s.blocks,
+		     (unsigned long long)s.private_versions, (unsigned long long)s.ssd_used, (unsigned long long)m.used,
+		     (unsigned long long)m.reserved, (unsigned long long)m.orphans, (unsigned long long)m.tickets,
+		     (unsigned long long)m.gets);
+}
+
+/* ---- operations --------------------------------------------------------------------------------------------- */
+
+static int lookup(const char *name, struct node_entry *ret)
+{
+	struct waiter w;
+	int r;
+
+	waiter_init(&w);
+	node_lookup(node, ns_dir, name, entry_cb, &w);
+	r = wait_for(&w);
+	if (!r)
+		*ret = w.e;
+	return r;
+}
+
+static struct put *create(const char *name)
+{
+	struct waiter w;
+
+	waiter_init(&w);
+	put_create(node, ns_dir, name, false, 0644, 0, 0, put_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ck_assert_int_eq(put_open(w.put), 0);
+	return w.put;
+}
+
+static int write_at(struct put *p, uint64_t off, const void *buf, size_t len)
+{
+	struct waiter w;
+
+	waiter_init(&w);
+	put_write(p, off, buf, len, done_cb, &w);
+	return wait_for(&w);
+}
+
+static int flush(struct put *p)
+{
+	struct waiter w;
+
+	waiter_init(&w);
+	put_flush(p, false, done_cb, &w);
+	return wait_for(&w);
+}
+
+static void release(struct put *p)
+{
+	put_release(p);
+	put_unref(p);
+}
+
+static int unlink_name(const char *name)
+{
+	struct waiter w;
+
+	waiter_init(&w);
+	node_unlink(node, ns_dir, name, done_cb, &w);
+	return wait_for(&w);
+}
+
+static int rename_name(const char *from, const char *to)
+{
+	struct waiter w;
+
+	waiter_init(&w);
+	node_rename(node, ns_dir, from, ns_dir, to, 0, done_cb, &w);
+	return wait_for(&w);
+}
+
+/* Words that say which value and version they belong to, and where they lie. */
+static void stamp(uint64_t *buf, size_t words, uint32_t value, uint32_t version, uint64_t at)
+{
+	for (size_t i = 0; i < words; i++)
+		buf[i] = (uint64_t)value << 48 | (uint64_t)(version & 0xffff) << 32 | ((at + i) & 0xffffffff);
+}
+
+static int put_value(const char *name, uint32_t value, uint32_t version, uint64_t bytes)
+{
+	uint64_t *buf = malloc(MIB);
+	struct put *p = create(name);
+	int r = 0;
+
+	for (uint64_t off = 0; off < bytes && !r; off += MIB) {
+		size_t n = bytes - off < MIB ? bytes - off : MIB;
+
+		stamp(buf, n / 8, value, version, off / 8);
+		r = write_at(p, off, buf, n);
+	}
+	if (!r)
+		r = flush(p);
+	release(p);
+	free(buf);
+	return r;
+}
+
+/* Reads the whole version and checks that it is one version of that value. Returns the version number, or an errno. */
+static int check_version(struct version *v, uint32_t value)
+{
+	uint64_t size = version_size(v), off = 0;
+	int64_t version = -1;
+
+	while (off < size) {
+		struct waiter w;
+		int r;
+
+		waiter_init(&w);
+		version_read(v, off, MIB, read_cb, &w);
+		r = wait_for(&w);
+		if (r)
+			return r;
+		ck_assert_uint_eq(w.read.len, size - off < MIB ? size - off : MIB);
+		for (int i = 0; i < w.read.n_iov; i++) {
+			const uint64_t *words = w.read.iov[i].iov_base;
+
+			for (size_t k = 0; k < w.read.iov[i].iov_len / 8; k++, off += 8) {
+				if (version < 0)
+					version = words[k] >> 32 & 0xffff;
+				ck_assert_uint_eq(words[k], (uint64_t)value << 48 | (uint64_t)version << 32 |
+								    ((off / 8) & 0xffffffff));
+			}
+		}
+		version_read_done(&w.read);
+	}
+	return (int)version;
+}
+
+static int get_value(const char *name, uint32_t value)
+{
+	struct node_entry e;
+	struct version *v;
+	int r;
+
+	for (int tries = 0; tries < 100; tries++) {
+		r = lookup(name, &e);
+		if (r)
+			return r;
+		if (e.put) {
+			put_unref(e.put);
+			usleep(100);
+			continue;
+		}
+		r = version_open(node, &e.attr, &v);
+		if (r == -ESTALE)
+			continue;
+		if (r)
+			return r;
+		r = check_version(v, value);
+		version_close(v);
+		return r;
+	}
+	return -ETIMEDOUT;
+}
+
+/* ---- tests -------------------------------------------------------------------------------------------------- */
+
+START_TEST(put_get_delete)
+{
+	start(64 * MIB, 0);
+	ck_assert_int_eq(get_value("a", 1), -ENOENT);
+	ck_assert_int_eq(put_value("a", 1, 7, 4 * MIB), 0);
+	ck_assert_int_eq(get_value("a", 1), 7);
+	ck_assert_int_eq(put_value("b", 2, 8, 4 * MIB - 128), 0);
+	ck_assert_int_eq(get_value("b", 2), 8);
+	ck_assert_uint_eq(stats().hits_mem_local, 2);
+	ck_assert_uint_eq(stats().dram_used, 8 * MIB);
+	ck_assert_int_eq(unlink_name("a"), 0);
+	ck_assert_int_eq(unlink_name("a"), -ENOENT);
+	ck_assert_int_eq(unlink_name("b"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
+START_TEST(a_holder_keeps_its_version)
+{
+	struct node_entry e;
+	struct version *v;
+
+	start(64 * MIB, 0);
+	ck_assert_int_eq(put_value("a", 1, 1, MIB), 0);
+	ck_assert_int_eq(lookup("a", &e), 0);
+	ck_assert_int_eq(version_open(node, &e.attr, &v), 0);
+	ck_assert_int_eq(put_value("a", 1, 2, 2 * MIB), 0);
+	ck_assert_int_eq(get_value("a", 1), 2);
+	ck_assert_int_eq(check_version(v, 1), 1);
+	ck_assert_int_eq(unlink_name("a"), 0);
+	ck_assert_int_eq(check_version(v, 1), 1);
+	version_close(v);
+	check_empty();
+	stop();
+}
+END_TEST
+
+START_TEST(a_write_after_publish_is_a_new_version)
+{
+	struct node_entry e1, e2;
+	struct version *v;
+	struct waiter w;
+	char buf[8];
+	struct put *p;
+
+	start(64 * MIB, 0);
+	p = create("a");
+	ck_assert_int_eq(write_at(p, 0, "one", 3), 0);
+	ck_assert_int_eq(lookup("a", &e1), 0);
+	ck_assert_ptr_eq(e1.put, p);
+	put_unref(e1.put);
+	ck_assert_int_eq(flush(p), 0);
+	ck_assert_int_eq(lookup("a", &e1), 0);
+	ck_assert_ptr_null(e1.put);
+	ck_assert_uint_eq(e1.attr.size, 3);
+	ck_assert_int_eq(version_open(node, &e1.attr, &v), 0);
+	ck_assert_int_eq(write_at(p, 3, "two", 3), 0);
+	ck_assert_int_eq(lookup("a", &e2), 0);
+	ck_assert_ptr_eq(e2.put, p);
+	ck_assert_uint_eq(e2.attr.size, 6);
+	put_unref(e2.put);
+	waiter_init(&w);
+	put_read(p, 0, buf, sizeof(buf), put_read_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ck_assert_uint_eq(w.n, 6);
+	ck_assert_mem_eq(buf, "onetwo", 6);
+	ck_assert_int_eq(flush(p), 0);
+	ck_assert_int_eq(lookup("a", &e2), 0);
+	ck_assert_uint_gt(e2.attr.id, e1.attr.id);
+	waiter_init(&w);
+	version_read(v, 0, 8, read_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ck_assert_uint_eq(w.read.len, 3);
+	ck_assert_mem_eq(w.read.iov[0].iov_base, "one", 3);
+	version_read_done(&w.read);
+	version_close(v);
+	release(p);
+	ck_assert_int_eq(unlink_name("a"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
+START_TEST(killed_writers_and_empty_files)
+{
+	struct node_entry e;
+	struct waiter w;
+	struct put *p;
+
+	start(64 * MIB, 0);
+	p = create("killed");
+	ck_assert_int_eq(write_at(p, 0, "half", 4), 0);
+	waiter_init(&w);
+	put_flush(p, true, done_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	release(p);
+	p = create("empty");
+	ck_assert_int_eq(flush(p), 0);
+	ck_assert_int_eq(lookup("empty", &e), 0);
+	ck_assert_ptr_nonnull(e.put);
+	put_unref(e.put);
+	release(p);
+	for (int i = 0; i < 200 && (lookup("empty", &e) || e.put); i++) {
+		put_unref(e.put);
+		usleep(5000);
+	}
+	ck_assert_int_eq(lookup("empty", &e), 0);
+	ck_assert_uint_eq(e.attr.size, 0);
+	ck_assert_int_eq(lookup("killed", &e), -ENOENT);
+	ck_assert_int_eq(unlink_name("empty"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
+START_TEST(sparse_truncate_rename)
+{
+	struct node_entry e;
+	struct waiter w;
+	struct put *p;
+	char *buf = calloc(1, MIB), *zero = calloc(1, MIB);
+
+	start(64 * MIB, 0);
+	p = create("t");
+	ck_assert_int_eq(write_at(p, 3 * MIB + 5, "x", 1), 0);
+	waiter_init(&w);
+	put_read(p, MIB, buf, MIB, put_read_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ck_assert_uint_eq(w.n, MIB);
+	ck_assert_mem_eq(buf, zero, MIB);
+	waiter_init(&w);
+	put_truncate(p, 10, done_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	waiter_init(&w);
+	put_truncate(p, 2 * MIB, done_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ck_assert_int_eq(rename_name("t", "u"), 0);
+	ck_assert_int_eq(lookup("t", &e), -ENOENT);
+	ck_assert_int_eq(flush(p), 0);
+	ck_assert_int_eq(lookup("u", &e), 0);
+	ck_assert_uint_eq(e.attr.size, 2 * MIB);
+	ck_assert_int_eq(lookup("t", &e), -ENOENT);
+	/* The name moves while the writer still has it open. */
+	ck_assert_int_eq(rename_name("u", "v"), 0);
+	ck_assert_int_eq(write_at(p, 0, "again", 5), 0);
+	ck_assert_int_eq(flush(p), 0);
+	ck_assert_int_eq(lookup("u", &e), -ENOENT);
+	ck_assert_int_eq(lookup("v", &e), 0);
+	ck_assert_int_eq(unlink_name("v"), 0);
+	/* A put without a name is never published. */
+	ck_assert_int_eq(write_at(p, 0, "gone", 4), 0);
+	ck_assert_int_eq(flush(p), 0);
+	release(p);
+	ck_assert_int_eq(lookup("v", &e), -ENOENT);
+	check_empty();
+	stop();
+	free(buf);
+	free(zero);
+}
+END_TEST
+
+START_TEST(directories_show_private_names_once)
+{
+	struct node_dir *d;
+	struct waiter w;
+	struct put *p, *q;
+	int seen[3] = {0};
+	uint64_t cookie = 0;
+	bool end = false;
+
+	start(64 * MIB, 0);
+	p = create("p");
+	ck_assert_int_eq(put_value("m", 1, 1, 4096), 0);
+	q = create("q");
+	ck_assert_int_eq(node_dir_open(node, ns_dir, &d), 0);
+	while (!end) {
+		waiter_init(&w);
+		node_dir_read(d, cookie, 1, dir_cb, &w);
+		ck_assert_int_eq(wait_for(&w), 0);
+		for (size_t i = 0; i < w.n; i++)
+			seen[w.names[i][0] == 'p' ? 0 : w.names[i][0] == 'q' ? 1 : 2]++;
+		if (w.n)
+			cookie = w.cookie;
+		end = w.end;
+		/* Becomes one of the master's in the middle of the scan. */
+		if (seen[0] == 1 && !seen[2]) {
+			ck_assert_int_eq(write_at(p, 0, "1", 1), 0);
+			ck_assert_int_eq(flush(p), 0);
+		}
+	}
+	node_dir_close(d);
+	ck_assert_int_eq(seen[0], 1);
+	ck_assert_int_eq(seen[1], 1);
+	ck_assert_int_eq(seen[2], 1);
+	release(p);
+	release(q);
+	for (int i = 0; i < 200 && unlink_name("q"); i++)
+		usleep(5000);
+	ck_assert_int_eq(unlink_name("p"), 0);
+	ck_assert_int_eq(unlink_name("m"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
+START_TEST(no_room_is_said_at_the_write)
+{
+	struct node_entry e;
+	struct version *v[8];
+	char name[16], *buf = malloc(MIB);
+	struct put *p;
+	int n, r = 0;
+
+	memset(buf, 1, MIB);
+	start(16 * MIB, 0);
+	for (n = 0; n < 3; n++) {
+		snprintf(name, sizeof(name), "h%d", n);
+		ck_assert_int_eq(put_value(name, (uint32_t)n, 1, 4 * MIB), 0);
+		ck_assert_int_eq(lookup(name, &e), 0);
+		ck_assert_int_eq(version_open(node, &e.attr, &v[n]), 0);
+	}
+	p = create("big");
+	for (uint64_t off = 0; off < 8 * MIB && !r; off += MIB)
+		r = write_at(p, off, buf, MIB);
+	ck_assert_int_eq(r, -ENOSPC);
+	/* Letting go of one makes room. */
+	version_close(v[0]);
+	ck_assert_int_eq(write_at(p, 4 * MIB, buf, MIB), 0);
+	ck_assert_int_eq(flush(p), 0);
+	release(p);
+	ck_assert_int_eq(check_version(v[1], 1), 1);
+	version_close(v[1]);
+	version_close(v[2]);
+	unlink_name("h0");
+	ck_assert_int_eq(unlink_name("h1"), 0);
+	ck_assert_int_eq(unlink_name("h2"), 0);
+	ck_assert_int_eq(unlink_name("big"), 0);
+	check_empty();
+	stop();
+	free(buf);
+}
+END_TEST
+
+START_TEST(ssd_holds_what_memory_cannot)
+{
+	char name[16];
+	struct node_stats s;
+
+	start(16 * MIB, 128 * MIB);
+	for (uint32_t i = 0; i < 64; i++) {
+		snprintf(name, sizeof(name), "s%u", i);
+		ck_assert_int_eq(put_value(name, i, 3, MIB - 128), 0);
+	}
+	for (uint32_t i = 0; i < 64; i++) {
+		snprintf(name, sizeof(name), "s%u", i);
+		ck_assert_msg(get_value(name, i) == 3, "value %u is lost", i);
+	}
+	s = stats();
+	ck_assert_uint_eq(s.hits_mem_local + s.hits_ssd_local, 64);
+	ck_assert_uint_gt(s.hits_ssd_local, 0);
+	ck_assert_uint_gt(s.refills, 0);
+	ck_assert_uint_eq(s.checksum_errors, 0);
+	for (uint32_t i = 0; i < 64; i++) {
+		snprintf(name, sizeof(name), "s%u", i);
+		ck_assert_int_eq(unlink_name(name), 0);
+	}
+	check_empty();
+	stop();
+}
+END_TEST
+
+/* A file of several blocks that is larger than memory: its older blocks are on the SSD tier before it is closed. */
+START_TEST(larger_than_memory)
+{
+	struct node_entry e;
+	struct waiter w;
+	struct msg *m;
+	struct put *p;
+	uint64_t word;
+
+	start(16 * MIB, 160 * MIB);
+	m = msg_new(MSG_NS_CREATE);
+	strcpy(m->u.ns.name, "large");
+	m->u.ns.mask = MSG_NS_BLOCK_SIZE;
+	m->u.ns.block_size = 2 * MIB;
+	m->u.ns.mode = 0755;
+	waiter_init(&w);
+	node_call(node, m, answer_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	waiter_init(&w);
+	node_lookup(node, MSG_ROOT_DIR, "large", entry_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ns_dir = w.e.attr.id;
+	ck_assert_int_eq(put_value("big", 9, 1, 48 * MIB), 0);
+	ck_assert_int_eq(get_value("big", 9), 1);
+	/* An edit of one word copies the rest, and what was spilled can be read and written again before the close. */
+	ck_assert_int_eq(lookup("big", &e), 0);
+	waiter_init(&w);
+	put_edit(node, ns_dir, "big", &e.attr, false, put_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	p = w.put;
+	ck_assert_int_eq(put_open(p), 0);
+	word = 77;
+	ck_assert_int_eq(write_at(p, 40 * MIB, &word, 8), 0);
+	waiter_init(&w);
+	put_read(p, 0, &word, 8, put_read_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ck_assert_uint_eq(word, 9ull << 48 | 1ull << 32);
+	word = 9ull << 48 | 1ull << 32;
+	ck_assert_int_eq(write_at(p, 0, &word, 8), 0);
+	word |= 40 * MIB / 8;
+	ck_assert_int_eq(write_at(p, 40 * MIB, &word, 8), 0);
+	ck_assert_int_eq(flush(p), 0);
+	release(p);
+	ck_assert_int_eq(get_value("big", 9), 1);
+	ck_assert_int_eq(unlink_name("big"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
+#define CHURN_NAMES 40
+#define CHURN_THREADS 4
+
+static atomic_uint churn_gets, churn_misses;
+
+static void *churn(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg;
+	uint32_t version = 0;
+
+	for (int i = 0; i < 300; i++) {
+		uint32_t value = (uint32_t)rand_r(&seed) % CHURN_NAMES;
+		/* Each thread writes names of its own; all read all. */
+		uint32_t mine = value - value % CHURN_THREADS + (uint32_t)(uintptr_t)arg % CHURN_THREADS;
+		char name[16], other[16];
+		int r;
+
+		snprintf(name, sizeof(name), "c%u", mine);
+		snprintf(other, sizeof(other), "c%u", value);
+		switch (rand_r(&seed) % 6) {
+		case 0:
+		case 1:
+			r = put_value(name, mine, ++version, (rand_r(&seed) % 8 + 1) * 131072);
+			ck_assert_msg(r == 0, "put: %s", strerror(-r));
+			break;
+		case 2:
+			r = unlink_name(name);
+			ck_assert_msg(r == 0 || r == -ENOENT, "unlink: %s", strerror(-r));
+			break;
+		default:
+			r = get_value(other, value);
+			ck_assert_msg(r >= 0 || r == -ENOENT || r == -ETIMEDOUT, "get: %s", strerror(-r));
+			atomic_fetch_add(r >= 0 ? &churn_gets : &churn_misses, 1);
+			break;
+		}
+	}
+	return NULL;
+}
+
+static void run_churn(uint64_t dram, uint64_t ssd)
+{
+	pthread_t t[CHURN_THREADS];
+	struct node_stats s;
+	char name[16];
+
+	start(dram, ssd);
+	atomic_store(&churn_gets, 0);
+	for (size_t i = 0; i < CHURN_THREADS; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, churn, (void *)(i + 1)), 0);
+	for (size_t i = 0; i < CHURN_THREADS; i++)
+		pthread_join(t[i], NULL);
+	s = stats();
+	ck_assert_uint_eq(s.hits_unknown, 0);
+	ck_assert_uint_ge(s.hits_mem_local + s.hits_ssd_local, atomic_load(&churn_gets));
+	for (uint32_t i = 0; i < CHURN_NAMES; i++) {
+		snprintf(name, sizeof(name), "c%u", i);
+		unlink_name(name);
+	}
+	check_empty();
+	stop();
+}
+
+START_TEST(churn_in_memory)
+{
+	run_churn(128 * MIB, 0);
+}
+END_TEST
+
+START_TEST(churn_with_eviction)
+{
+	run_churn(12 * MIB, 0);
+}
+END_TEST
+
+START_TEST(churn_with_ssd)
+{
+	run_churn(12 * MIB, 24 * MIB);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("node");
+	TCase *tc = tcase_create("node");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 300);
+	tcase_add_test(tc, put_get_delete);
+	tcase_add_test(tc, a_holder_keeps_its_version);
+	tcase_add_test(tc, a_write_after_publish_is_a_new_version);
+	tcase_add_test(tc, killed_writers_and_empty_files);
+	tcase_add_test(tc, sparse_truncate_rename);
+	tcase_add_test(tc, directories_show_private_names_once);
+	tcase_add_test(tc, no_room_is_said_at_the_write);
+	tcase_add_test(tc, ssd_holds_what_memory_cannot);
+	tcase_add_test(tc, larger_than_memory);
+	tcase_add_test(tc, churn_in_memory);
+	tcase_add_test(tc, churn_with_eviction);
+	tcase_add_test(tc, churn_with_ssd);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_set_tap(sr, "-");
+	srunner_run_all(sr, CK_SILENT);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}
