@@ -50,6 +50,24 @@ void overlay_remove(struct node *n, struct put *p)
 	atomic_fetch_sub_explicit(&n->overlay.count, 1, memory_order_relaxed);
 }
 
+bool node_name_unsettled(struct node *n, uint64_t dir, const char *name)
+{
+	bool open = false;
+	struct put *p;
+
+	if (!atomic_load_explicit(&n->overlay.count, memory_order_relaxed))
+		return false;
+	pthread_mutex_lock(&n->overlay.lock);
+	p = overlay_find(n, dir, name);
+	if (p) {
+		pthread_mutex_lock(&p->lock);
+		open = p->handles > 0;
+		pthread_mutex_unlock(&p->lock);
+	}
+	pthread_mutex_unlock(&n->overlay.lock);
+	return open;
+}
+
 bool overlay_dir_in_use(struct node *n, uint64_t dir)
 {
 	bool found = false;
