@@ -168,7 +168,7 @@ char *config_control_path(const struct config *c)
 
 	if (c->control_socket)
 		return strdup(c->control_socket);
-	return asprintf(&path, "%s/%s/control.sock", c->run_dir, c->instance_key) < 0 ? NULL : path;
+	return asprintf(&path, "%s/%s/control", c->run_dir, c->instance_key) < 0 ? NULL : path;
 }
 
 int config_check(const struct config *c, struct errmsg *e)

@@ -33,7 +33,7 @@ struct config {
 	char *run_dir;	       /* /run/fluxkv */
 	char *state_dir;       /* /var/lib/fluxkv */
 	char *catalog;	       /* NULL: config_catalog_path() says <state_dir>/<instance_key>/catalogue.db */
-	char *control_socket;  /* NULL: config_control_path() says <run_dir>/<instance_key>/control.sock */
+	char *control_socket;  /* NULL: config_control_path() says <run_dir>/<instance_key>/control */
 	uint64_t control_mode; /* 0600 */
 
 	bool auto_namespace;	   /* true */

@@ -49,7 +49,7 @@ START_TEST(test_defaults)
 	catalog = config_catalog_path(&c);
 	control = config_control_path(&c);
 	ck_assert_str_eq(catalog, "/var/lib/fluxkv/n1/catalogue.db");
-	ck_assert_str_eq(control, "/run/fluxkv/n1/control.sock");
+	ck_assert_str_eq(control, "/run/fluxkv/n1/control");
 	free(catalog);
 	free(control);
 }
