@@ -34,7 +34,7 @@ static const struct table_ops xattrs_ops = {.hash = xattrs_hash, .link = xattrs_
 
 int xattrs_init(struct core *c)
 {
-	pool_init(&c->xattrs, sizeof(struct xattrs));
+	pool_init(&c->xattrs, sizeof(struct xattrs), 10);
 	table_init(&c->xattrs_by_id, &xattrs_ops, c);
 	return 0;
 }

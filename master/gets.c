@@ -41,7 +41,7 @@ static const struct table_ops block_ops = {.hash = by_block_hash, .link = by_blo
 
 int gets_init(struct core *c)
 {
-	pool_init(&c->gets, sizeof(struct get));
+	pool_init(&c->gets, sizeof(struct get), 8);
 	table_init(&c->gets_by_id, &id_ops, c);
 	table_init(&c->gets_by_block, &block_ops, c);
 	list_init(&c->gets_fifo);

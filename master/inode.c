@@ -36,9 +36,9 @@ static const struct table_ops name_ops = {.hash = by_name_hash, .link = by_name_
 
 int inodes_init(struct core *c)
 {
-	_Static_assert(sizeof(struct inode) <= 128, "an object's memory is a promise");
+	_Static_assert(sizeof(struct inode) == 128, "an object's memory is a promise");
 
-	pool_init(&c->inodes, sizeof(struct inode));
+	pool_init(&c->inodes, sizeof(struct inode), 14);
 	table_init(&c->by_id, &id_ops, c);
 	table_init(&c->by_name, &name_ops, c);
 	list_init(&c->dirty);

@@ -49,7 +49,7 @@ static const struct table_ops loose_ops = {.hash = loose_hash, .link = loose_lin
 
 int looses_init(struct core *c)
 {
-	pool_init(&c->looses, sizeof(struct loose));
+	pool_init(&c->looses, sizeof(struct loose), 10);
 	table_init(&c->loose_by_alloc, &loose_ops, c);
 	return table_room(&c->loose_by_alloc);
 }

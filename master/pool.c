@@ -4,11 +4,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-void pool_init(struct pool *p, size_t size)
+#define HUGE_PAGE (2u << 20)
+
+void pool_init(struct pool *p, size_t size, unsigned shift)
 {
 	memset(p, 0, sizeof(*p));
 	p->size = size;
+	p->shift = shift;
 	p->top = 1;
 }
 
@@ -18,6 +22,21 @@ void pool_fini(struct pool *p)
 		free(p->chunks[i]);
 	free(p->chunks);
 	memset(p, 0, sizeof(*p));
+}
+
+static uint8_t *new_chunk(const struct pool *p)
+{
+	size_t bytes = p->size << p->shift;
+	uint8_t *chunk;
+
+	if (bytes % HUGE_PAGE)
+		return calloc(1, bytes);
+	chunk = aligned_alloc(HUGE_PAGE, bytes);
+	if (!chunk)
+		return NULL;
+	madvise(chunk, bytes, MADV_HUGEPAGE); /* or not, where there are none */
+	memset(chunk, 0, bytes);
+	return chunk;
 }
 
 static int add_chunk(struct pool *p)
@@ -31,8 +50,7 @@ static int add_chunk(struct pool *p)
 		p->chunks = chunks;
 		p->cap_chunks = cap;
 	}
-	/* calloc: a chunk's pages are touched only as elements are given out. */
-	p->chunks[p->n_chunks] = calloc(POOL_CHUNK, p->size);
+	p->chunks[p->n_chunks] = new_chunk(p);
 	if (!p->chunks[p->n_chunks])
 		return -ENOMEM;
 	p->n_chunks++;
@@ -51,7 +69,7 @@ uint32_t pool_alloc(struct pool *p)
 	} else {
 		if (p->top == UINT32_MAX)
 			return 0;
-		if ((p->top >> POOL_CHUNK_SHIFT) >= p->n_chunks && add_chunk(p) < 0)
+		if ((p->top >> p->shift) >= p->n_chunks && add_chunk(p) < 0)
 			return 0;
 		h = p->top++;
 	}
@@ -71,5 +89,5 @@ void pool_free(struct pool *p, uint32_t h)
 
 uint64_t pool_memory(const struct pool *p)
 {
-	return (uint64_t)p->n_chunks * POOL_CHUNK * p->size + (uint64_t)p->cap_chunks * sizeof(*p->chunks);
+	return ((uint64_t)p->n_chunks * p->size << p->shift) + (uint64_t)p->cap_chunks * sizeof(*p->chunks);
 }

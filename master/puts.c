@@ -39,7 +39,7 @@ static const struct table_ops name_ops = {.hash = by_name_hash, .link = by_name_
 
 int puts_init(struct core *c)
 {
-	pool_init(&c->tickets, sizeof(struct ticket));
+	pool_init(&c->tickets, sizeof(struct ticket), 8);
 	table_init(&c->tickets_by_id, &id_ops, c);
 	table_init(&c->tickets_by_name, &name_ops, c);
 	list_init(&c->tickets_fifo);

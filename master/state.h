@@ -65,15 +65,35 @@ struct route {
 	struct replica r[];
 };
 
-/* 128 bytes; most of what an object costs. */
+/* 128 bytes, most of what an object costs; what a look-up walks over is in the first 64. */
 struct inode {
 	uint64_t id;
+	char *name; /* name_len bytes, no NUL */
+	union {
+		uint32_t parent; /* the directory's inode; 0: the root, or an orphan */
+		uint32_t orphan_prev;
+	};
+	union {
+		uint32_t name_next;
+		uint32_t orphan_next;
+	};
+	uint32_t id_next;
+	uint32_t name_hash;
+	uint32_t ns;
+	uint32_t heap_pos; /* place in the expiry heap, from 1; 0: not there */
+	uint8_t name_len;
+	uint8_t kind; /* enum msg_kind; 0: a free element of the pool */
+	uint8_t block_shift;
+	uint8_t tiers; /* of the replica in alloc */
+	uint8_t flags;
+	uint16_t mode;
+	uint16_t lease; /* the node that may hold a lease on its name; 0: none; LEASE_MANY */
+	uint16_t home;	/* the node of the replica in alloc; of an empty object, the one that put it */
 	union {
 		uint64_t cookie;    /* of its name */
 		uint64_t orphan_ns; /* when its MSG_DROPs were sent last */
 	};
-	char *name; /* name_len bytes, no NUL */
-	int64_t mtime_ns, ctime_ns, atime_ns;
+
 	union {
 		struct dir *dir;
 		struct {
@@ -85,27 +105,8 @@ struct inode {
 			};
 		};
 	};
-	union {
-		uint32_t parent; /* the directory's inode; 0: the root, or an orphan */
-		uint32_t orphan_prev;
-	};
-	union {
-		uint32_t name_next;
-		uint32_t orphan_next;
-	};
-	uint32_t id_next;
-	uint32_t name_hash;
+	int64_t mtime_ns, ctime_ns, atime_ns;
 	uint32_t uid, gid;
-	uint32_t ns;
-	uint32_t heap_pos; /* place in the expiry heap, from 1; 0: not there */
-	uint16_t mode;
-	uint16_t home;	/* the node of the replica in alloc; of an empty object, the one that put it */
-	uint16_t lease; /* the node that may hold a lease on its name; 0: none; LEASE_MANY */
-	uint8_t name_len;
-	uint8_t kind; /* enum msg_kind; 0: a free element of the pool */
-	uint8_t block_shift;
-	uint8_t tiers; /* of the replica in alloc */
-	uint8_t flags;
 };
 
 /* A namespace. */
