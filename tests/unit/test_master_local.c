@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The master inside the daemon: its channel, its threads, its catalogue on a disk that fails, and its end. */
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "master/local.h"
+#include "tests/unit/bad_vfs.h"
+#include "tests/unit/run.h"
+
+#define CAPACITY (1ull << 30)
+
+static char dir_path[64], path[96];
+static struct local_master_config cfg;
+static struct local_master *lm;
+static struct channel *ch;
+static uint64_t tag;
+
+static void remove_files(void)
+{
+	static const char *const ends[] = {"", "-wal", "-journal"};
+	char p[128];
+
+	for (size_t k = 0; k < sizeof(ends) / sizeof(ends[0]); k++) {
+		snprintf(p, sizeof(p), "%s%s", path, ends[k]);
+		unlink(p);
+	}
+}
+
+static void start(void)
+{
+	struct errmsg e;
+
+	ck_assert_msg(!local_master_start(&cfg, &lm, &e), "%s", e.text);
+	ch = local_master_channel(lm);
+}
+
+static void set_up(void)
+{
+	strcpy(dir_path, "/tmp/fluxkv-local-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(dir_path));
+	snprintf(path, sizeof(path), "%s/catalogue.db", dir_path);
+	cfg = (struct local_master_config){.catalogue = path, .auto_namespace = true, .default_block_size = 1 << 20};
+	start();
+}
+
+static void tear_down(void)
+{
+	lm = local_master_stop(lm);
+	remove_files();
+	rmdir(dir_path);
+}
+
+/* ---- requests that wait ------------------------------------------------------------------------------------ */
+
+static int wait_for(struct msg *m, struct msg *ret)
+{
+	m->tomb_tag = tag;
+	return channel_call_wait(ch, m, ret);
+}
+
+static void join(void)
+{
+	struct msg *m = msg_new(MSG_JOIN), ret;
+
+	m->u.join.capacity = CAPACITY;
+	m->u.join.kv_ssd_storage = true;
+	strcpy(m->u.join.instance_key, "one");
+	ck_assert_int_eq(wait_for(m, &ret), 0);
+	tag = ret.u.join.tomb_tag;
+}
+
+static struct msg *named(enum msg_type type, uint64_t dir, const char *name)
+{
+	struct msg *m = msg_new(type);
+
+	m->u.name.dir = dir;
+	ck_assert(!msg_set_name(m->u.name.name, name));
+	m->u.name.attr.mode = 0750;
+	return m;
+}
+
+static uint64_t make_dir(uint64_t dir, const char *name)
+{
+	struct msg ret;
+
+	ck_assert_int_eq(wait_for(named(MSG_MKDIR, dir, name), &ret), 0);
+	return ret.u.entry.a.id;
+}
+
+static int lookup(uint64_t dir, const char *name, struct msg *ret)
+{
+	return wait_for(named(MSG_LOOKUP, dir, name), ret);
+}
+
+struct grant {
+	sem_t sem;
+	int status;
+	uint64_t ticket, alloc;
+};
+
+static void granted(void *arg, const struct msg *m)
+{
+	struct grant *g = arg;
+
+	g->status = m->status;
+	if (!m->status) {
+		g->ticket = m->u.put.ticket;
+		g->alloc = m->items[0].alloc;
+	}
+	sem_post(&g->sem);
+}
+
+static struct msg *put_done_msg(const struct grant *g, uint64_t dir, const char *name)
+{
+	struct msg *m = msg_new(MSG_PUT_DONE);
+
+	m->tomb_tag = tag;
+	m->u.put.ticket = g->ticket;
+	m->u.put.dir = dir;
+	m->u.put.bytes = 100;
+	ck_assert(!msg_set_name(m->u.put.name, name));
+	msg_alloc_items(m, 1);
+	m->items[0] = (struct msg_item){.alloc = g->alloc, .bytes = 100, .flags = MSG_ITEM_MEM};
+	return m;
+}
+
+static void put_start(uint64_t dir, struct grant *g)
+{
+	struct msg *m = msg_new(MSG_PUT_START);
+
+	sem_init(&g->sem, 0, 0);
+	m->tomb_tag = tag;
+	m->u.put.dir = dir;
+	channel_call(ch, m, granted, g);
+	sem_wait(&g->sem);
+	sem_destroy(&g->sem);
+	ck_assert_int_eq(g->status, 0);
+}
+
+static uint64_t put(uint64_t dir, const char *name)
+{
+	struct grant g;
+	struct msg ret;
+
+	put_start(dir, &g);
+	ck_assert_int_eq(wait_for(put_done_msg(&g, dir, name), &ret), 0);
+	return ret.u.entry.a.id;
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------- */
+
+START_TEST(directories_outlive_the_process_and_objects_do_not)
+{
+	uint64_t a, id, old = tag;
+	struct msg ret;
+
+	join();
+	a = make_dir(MSG_ROOT_DIR, "a");
+	make_dir(a, "sub");
+	id = put(a, "x");
+	ck_assert_int_eq(lookup(a, "x", &ret), 0);
+	ck_assert_uint_eq(ret.u.entry.a.id, id);
+	ck_assert_int_eq(wait_for(msg_new(MSG_LEAVE), &ret), 0);
+	lm = local_master_stop(lm);
+	start();
+	ck_assert_int_eq(lookup(MSG_ROOT_DIR, "a", &ret), -ESTALE); /* nobody has joined */
+	join();
+	ck_assert_uint_gt(tag, old);
+	ck_assert_int_eq(lookup(MSG_ROOT_DIR, "a", &ret), 0);
+	ck_assert_uint_eq(ret.u.entry.a.id, a);
+	ck_assert_uint_eq(ret.u.entry.a.mode & 07777, 0750);
+	ck_assert_uint_ne(ret.u.entry.a.ns, 0);
+	ck_assert_int_eq(lookup(a, "sub", &ret), 0);
+	ck_assert_int_eq(lookup(a, "x", &ret), -ENOENT);
+	ck_assert_uint_gt(put(a, "x"), id);
+}
+END_TEST
+
+START_TEST(a_start_that_cannot_be_says_why)
+{
+	struct local_master_config bad_cfg = cfg;
+	struct local_master *other;
+	struct errmsg e = {""};
+
+	bad_cfg.catalogue = "/nowhere/at/all";
+	ck_assert_int_lt(local_master_start(&bad_cfg, &other, &e), 0);
+	ck_assert_ptr_nonnull(strstr(e.text, "/nowhere/at/all"));
+}
+END_TEST
+
+START_TEST(requests_are_counted)
+{
+	struct local_master_stats s;
+	struct msg ret;
+	uint64_t a;
+
+	join();
+	a = make_dir(MSG_ROOT_DIR, "a");
+	put(a, "x");
+	for (int k = 0; k < 5; k++)
+		lookup(a, "x", &ret);
+	local_master_get_stats(lm, &s);
+	ck_assert_uint_eq(s.requests[MSG_LOOKUP], 5);
+	ck_assert_uint_eq(s.requests[MSG_PUT_DONE], 1);
+	ck_assert_uint_eq(s.notices[MSG_SSD_PERSIST], 1);
+	ck_assert_uint_eq(s.notices[MSG_DROP], 0);
+	ck_assert_uint_ge(s.commits, 2);
+	/* the loop says these after it has answered */
+	for (int k = 0; k < 1000 && s.used != 4096; k++) {
+		usleep(1000);
+		local_master_get_stats(lm, &s);
+	}
+	ck_assert_uint_eq(s.objects, 1);
+	ck_assert_uint_eq(s.directories, 2);
+	ck_assert_uint_eq(s.used, 4096);
+}
+END_TEST
+
+/* Many threads at once: each request is answered exactly once, with its own answer. */
+#define THREADS 6
+#define REQUESTS 3000
+
+struct crowd {
+	atomic_uint answered, wrong;
+	uint64_t dir;
+};
+
+struct asked {
+	struct crowd *crowd;
+	uint64_t req_id;
+	atomic_uint times;
+	bool there;
+};
+
+static void counted(void *arg, const struct msg *m)
+{
+	struct asked *q = arg;
+
+	if (m->req_id != q->req_id || atomic_fetch_add(&q->times, 1) || m->status != (q->there ? 0 : -ENOENT))
+		atomic_fetch_add(&q->crowd->wrong, 1);
+	atomic_fetch_add(&q->crowd->answered, 1);
+}
+
+static void *ask_many(void *arg)
+{
+	struct crowd *crowd = arg;
+	struct asked *q = calloc(REQUESTS, sizeof(*q));
+
+	for (unsigned k = 0; k < REQUESTS; k++) {
+		struct msg *m = named(MSG_LOOKUP, crowd->dir, k % 3 ? "x" : "none");
+
+		q[k] = (struct asked){.crowd = crowd, .req_id = (uint64_t)k << 32 | 7, .there = k % 3 != 0};
+		m->req_id = q[k].req_id;
+		m->tomb_tag = tag;
+		channel_call(ch, m, counted, &q[k]);
+	}
+	return q;
+}
+
+START_TEST(each_request_is_answered_once)
+{
+	struct crowd crowd = {0};
+	pthread_t t[THREADS];
+	void *asked[THREADS];
+	struct msg ret;
+
+	join();
+	crowd.dir = make_dir(MSG_ROOT_DIR, "a");
+	put(crowd.dir, "x");
+	for (int k = 0; k < THREADS; k++)
+		ck_assert(!pthread_create(&t[k], NULL, ask_many, &crowd));
+	for (int k = 0; k < 200; k++)
+		put(crowd.dir, "x"); /* answers of both threads of the channel */
+	for (int k = 0; k < THREADS; k++)
+		pthread_join(t[k], &asked[k]);
+	lookup(crowd.dir, "x", &ret); /* behind all of them */
+	ck_assert_uint_eq(crowd.answered, THREADS * REQUESTS);
+	ck_assert_uint_eq(crowd.wrong, 0);
+	for (int k = 0; k < THREADS; k++)
+		free(asked[k]);
+}
+END_TEST
+
+/* Pauses let the loop fall asleep each time: a lost wakeup would hang here. */
+START_TEST(no_wakeup_is_lost)
+{
+	struct msg ret;
+
+	join();
+	for (unsigned k = 0; k < 3000; k++) {
+		for (volatile unsigned spin = 0; spin < k * 7 % 5000; spin++)
+			;
+		ck_assert_int_eq(lookup(MSG_ROOT_DIR, "none", &ret), -ENOENT);
+	}
+}
+END_TEST
+
+/* What came, in its order: the put_id of an answer, that with a bit for a notice. */
+#define SAW_PERSIST (1ull << 62)
+#define SAW_DROP (1ull << 61)
+
+static struct {
+	pthread_mutex_t lock;
+	uint64_t what[4096];
+	size_t n;
+	sem_t answers;
+} saw;
+
+static void see(uint64_t what)
+{
+	pthread_mutex_lock(&saw.lock);
+	ck_assert_uint_lt(saw.n, 4096);
+	saw.what[saw.n++] = what;
+	pthread_mutex_unlock(&saw.lock);
+}
+
+static void see_answer(void *arg, const struct msg *m)
+{
+	see(m->status ? 0 : m->u.entry.a.id);
+	sem_post(&saw.answers);
+}
+
+static void see_notice(void *arg, const struct msg *m)
+{
+	for (size_t k = 0; k < m->n_items; k++)
+		see((m->type == MSG_DROP ? SAW_DROP : SAW_PERSIST) | m->items[k].put_id);
+}
+
+static size_t place_of(uint64_t what)
+{
+	for (size_t k = 0; k < saw.n; k++)
+		if (saw.what[k] == what)
+			return k;
+	return SIZE_MAX;
+}
+
+/* A version's notices come behind the answer that made it known. */
+START_TEST(notices_follow_the_answer)
+{
+	enum { PUTS = 300 };
+	uint64_t a;
+
+	pthread_mutex_init(&saw.lock, NULL);
+	sem_init(&saw.answers, 0, 0);
+	saw.n = 0;
+	ch->set_notice(ch, see_notice, NULL);
+	join();
+	a = make_dir(MSG_ROOT_DIR, "a");
+	for (int k = 0; k < PUTS; k++) {
+		struct grant g;
+
+		put_start(a, &g);
+		channel_call(ch, put_done_msg(&g, a, "x"), see_answer, NULL);
+	}
+	for (int k = 0; k < PUTS; k++)
+		sem_wait(&saw.answers);
+	ch->set_notice(ch, NULL, NULL);
+	for (size_t k = 0; k < saw.n; k++) {
+		ck_assert_uint_ne(saw.what[k], 0);
+		if (saw.what[k] & (SAW_PERSIST | SAW_DROP))
+			ck_assert_uint_lt(place_of(saw.what[k] & ~(SAW_PERSIST | SAW_DROP)), k);
+	}
+	ck_assert_uint_ge(saw.n, 3 * PUTS - 4);
+}
+END_TEST
+
+/* ---- a catalogue that cannot be written -------------------------------------------------------------------- */
+
+struct slow {
+	sem_t sem;
+	atomic_int times, status;
+};
+
+static void slow_done(void *arg, const struct msg *m)
+{
+	struct slow *s = arg;
+
+	atomic_store(&s->status, m->status);
+	atomic_fetch_add(&s->times, 1);
+	sem_post(&s->sem);
+}
+
+static void restart_with_deadline(uint64_t ns)
+{
+	lm = local_master_stop(lm);
+	cfg.answer_deadline_ns = ns;
+	bad_install();
+	log_set_level(LOG_LVL_ERROR - 1); /* what is to fail need not be in the test's output */
+	start();
+	join();
+}
+
+START_TEST(a_failing_catalogue_delays_answers_up_to_their_deadline)
+{
+	struct slow s = {.times = 0};
+	struct local_master_stats st;
+	struct msg *m, ret;
+	uint64_t a;
+
+	restart_with_deadline(300 * NS_PER_MS);
+	a = make_dir(MSG_ROOT_DIR, "a");
+	sem_init(&s.sem, 0, 0);
+	bad.sticky = true;
+	bad.error = SQLITE_FULL;
+	bad.countdown = 0;
+	m = named(MSG_MKDIR, a, "late");
+	m->tomb_tag = tag;
+	channel_call(ch, m, slow_done, &s);
+	sem_wait(&s.sem);
+	ck_assert_int_eq(s.status, -ETIMEDOUT);
+	/* reads go on, and see what is only in memory yet */
+	ck_assert_int_eq(lookup(a, "late", &ret), 0);
+	bad.countdown = -1;
+	make_dir(a, "after"); /* committed behind what waited */
+	local_master_get_stats(lm, &st);
+	ck_assert_uint_ge(st.commit_failures, 1);
+	ck_assert_uint_eq(st.timeouts, 1);
+	ck_assert_int_eq(s.times, 1); /* the late answer does not come as well */
+	lm = local_master_stop(lm);
+	bad_uninstall();
+	start();
+	join();
+	ck_assert_int_eq(lookup(a, "late", &ret), 0);
+	ck_assert_int_eq(lookup(a, "after", &ret), 0);
+	sem_destroy(&s.sem);
+}
+END_TEST
+
+START_TEST(a_stop_does_not_hang_on_a_failing_catalogue)
+{
+	struct slow s = {.times = 0};
+	struct msg *m;
+
+	restart_with_deadline(0);
+	sem_init(&s.sem, 0, 0);
+	bad.sticky = true;
+	bad.error = SQLITE_IOERR_WRITE;
+	bad.countdown = 0;
+	m = named(MSG_MKDIR, MSG_ROOT_DIR, "a");
+	m->tomb_tag = tag;
+	channel_call(ch, m, slow_done, &s);
+	lm = local_master_stop(lm);
+	ck_assert_int_eq(s.times, 1);
+	ck_assert_int_eq(s.status, -EIO);
+	bad_uninstall();
+	sem_destroy(&s.sem);
+}
+END_TEST
+
+START_TEST(a_failing_catalogue_does_not_take_all_memory)
+{
+	struct msg ret;
+	int r = 0;
+	char name[32];
+	uint64_t a;
+
+	restart_with_deadline(NS_PER_MS);
+	a = make_dir(MSG_ROOT_DIR, "a");
+	bad.sticky = true;
+	bad.error = SQLITE_FULL;
+	bad.countdown = 0;
+	/* xattrs fill the queue fast */
+	for (int k = 0; k < 4000 && r != -EIO; k++) {
+		struct msg *m = msg_new(MSG_SETXATTRS);
+		const size_t len = 60000;
+
+		m->u.attr.a.id = a;
+		m->blob = calloc(1, len);
+		m->blob_len = len;
+		m->blob[0] = 1;
+		m->blob[1] = (uint8_t)((len - 6) & 0xff);
+		m->blob[2] = (uint8_t)((len - 6) >> 8);
+		m->blob[5] = 'n';
+		r = wait_for(m, &ret);
+		ck_assert(!r || r == -EIO);
+	}
+	ck_assert_int_eq(r, -EIO);
+	ck_assert_int_eq(lookup(MSG_ROOT_DIR, "a", &ret), 0);
+	bad.countdown = -1;
+	for (int k = 0; k < 100 && r; k++) {
+		snprintf(name, sizeof(name), "d%d", k);
+		r = wait_for(named(MSG_MKDIR, a, name), &ret);
+		usleep(20000);
+	}
+	ck_assert_int_eq(r, 0);
+	lm = local_master_stop(lm);
+	bad_uninstall();
+}
+END_TEST
+
+/* ---- kill -9 ----------------------------------------------------------------------------------------------- */
+
+static void child_makes_dirs(int fd, unsigned n)
+{
+	char name[32];
+	uint64_t a;
+	struct msg ret;
+
+	start();
+	join();
+	if (wait_for(named(MSG_MKDIR, MSG_ROOT_DIR, "a"), &ret) == -EEXIST)
+		lookup(MSG_ROOT_DIR, "a", &ret);
+	a = ret.u.entry.a.id;
+	for (;; n++) {
+		snprintf(name, sizeof(name), "d%u", n);
+		put(a, "x");
+		if (wait_for(named(MSG_MKDIR, a, name), &ret) || write(fd, &n, sizeof(n)) != sizeof(n))
+			_exit(1);
+	}
+}
+
+START_TEST(what_was_answered_outlives_a_kill)
+{
+	unsigned next = 0, n, rnd = 99;
+	char name[32];
+
+	lm = local_master_stop(lm);
+	for (int round = 0; round < 12; round++) {
+		struct msg ret;
+		uint64_t a;
+		int p[2];
+		pid_t pid;
+
+		ck_assert(!pipe(p));
+		pid = fork();
+		if (!pid)
+			child_makes_dirs(p[1], next);
+		close(p[1]);
+		rnd = rnd * 1103515245 + 12345;
+		usleep(10000 + (rnd >> 8) % 30000);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		while (read(p[0], &n, sizeof(n)) == sizeof(n))
+			next = n + 1;
+		close(p[0]);
+		start();
+		join();
+		if (next)
+			ck_assert_int_eq(lookup(MSG_ROOT_DIR, "a", &ret), 0);
+		a = ret.u.entry.a.id;
+		for (unsigned k = 0; k < next; k++) {
+			snprintf(name, sizeof(name), "d%u", k);
+			ck_assert_int_eq(lookup(a, name, &ret), 0);
+		}
+		/* the one that was under way may be there as well */
+		if (next) {
+			snprintf(name, sizeof(name), "d%u", next);
+			if (!lookup(a, name, &ret))
+				next++;
+		}
+		lm = local_master_stop(lm);
+	}
+	ck_assert_uint_gt(next, 10);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("master/local");
+	TCase *tc = tcase_create("local");
+
+	tcase_add_checked_fixture(tc, set_up, tear_down);
+	tcase_add_test(tc, directories_outlive_the_process_and_objects_do_not);
+	tcase_add_test(tc, a_start_that_cannot_be_says_why);
+	tcase_add_test(tc, requests_are_counted);
+	tcase_add_test(tc, each_request_is_answered_once);
+	tcase_add_test(tc, no_wakeup_is_lost);
+	tcase_add_test(tc, notices_follow_the_answer);
+	tcase_add_test(tc, a_failing_catalogue_delays_answers_up_to_their_deadline);
+	tcase_add_test(tc, a_stop_does_not_hang_on_a_failing_catalogue);
+	tcase_add_test(tc, a_failing_catalogue_does_not_take_all_memory);
+	tcase_add_test(tc, what_was_answered_outlives_a_kill);
+	tcase_set_timeout(tc, 120);
+	suite_add_tcase(s, tc);
+	return run_suite(s);
+}
