@@ -139,8 +139,7 @@ static void check_status(struct doctor *d, const json_t *j)
 
 	report(d, true, "fluxkvd %s answers: instance %s on %s", json_str(j, "version"), json_str(j, "instance"),
 	       json_str(j, "mountpoint"));
-	json_array_foreach(json_at(j, "ssd.devices"), i, device)
-	{
+	json_array_foreach (json_at(j, "ssd.devices"), i, device) {
 		bool failed = json_is_true(json_at(device, "failed"));
 
 		report(d, !failed, "SSD %s %s", json_str(device, "path"),

@@ -101,7 +101,8 @@ static int ns_list(const struct cli_options *o, const char *name)
 		putchar('\n');
 	} else {
 		printf("%10s %10s %10s %12s %7s  %s\n", "OBJECTS", "BYTES", "BLOCK", "TTL", "PERSIST", "NAME");
-		json_array_foreach(list, i, ns) print_namespace(ns);
+		json_array_foreach (list, i, ns)
+			print_namespace(ns);
 	}
 	json_decref(answer);
 	return CLI_OK;

@@ -231,8 +231,7 @@ static int list_page(const json_t *answer, session_entry_fn each, void *arg)
 	size_t i;
 	int r;
 
-	json_array_foreach(json_object_get(answer, "entries"), i, entry)
-	{
+	json_array_foreach (json_object_get(answer, "entries"), i, entry) {
 		if (ctl_name_from_json(json_str(entry, "name"), name, sizeof(name))) {
 			cli_error("the daemon gave a name that is none");
 			return CLI_FAILED;

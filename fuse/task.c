@@ -107,13 +107,36 @@ static ssize_t read_proc(pid_t tid, const char *file, char *buf, size_t size)
 	return r < 0 ? -EIO : (ssize_t)n;
 }
 
+bool task_parse_has_memory(const char *text, size_t len)
+{
+	static const char key[] = "\nVmSize:";
+
+	return memmem(text, len, key, strlen(key));
+}
+
+/*
+ * A task that is in execve(2) flushes its close-on-exec files with a lock held that reading its "stat" takes (since
+ * Linux 6.18): asking there would wait for the very task that waits for our answer. One that exits has given back its
+ * memory before it closes its files, and "status", which takes no such lock, shows that.
+ */
+static bool task_exits(pid_t tid)
+{
+	char buf[4096];
+	ssize_t n = read_proc(tid, "status", buf, sizeof(buf));
+
+	return n > 0 && !task_parse_has_memory(buf, (size_t)n);
+}
+
 bool task_dies_by_signal(pid_t tid)
 {
-	char buf[2048];
-	ssize_t n = read_proc(tid, "stat", buf, sizeof(buf));
 	unsigned long flags;
+	char buf[2048];
 	int exit_code;
+	ssize_t n;
 
+	if (!task_exits(tid))
+		return false;
+	n = read_proc(tid, "stat", buf, sizeof(buf));
 	if (n < 0 || task_parse_stat(buf, (size_t)n, &flags, &exit_code) < 0)
 		return false;
 	return (flags & PF_EXITING_FLAG) && (exit_code & WAIT_SIGNAL_MASK);

@@ -20,6 +20,8 @@ bool task_is_killed(pid_t tid);
  * blanks and parentheses. Pure. 0 or -EBADMSG.
  */
 int task_parse_stat(const char *line, size_t len, unsigned long *ret_flags, int *ret_exit_code);
+/* Whether the text of /proc/<pid>/status is that of a task that has memory, so is not exiting. Pure. */
+bool task_parse_has_memory(const char *text, size_t len);
 /* Whether SIGKILL is pending for the thread in the text of /proc/<pid>/status. Pure. 0 or -EBADMSG. */
 int task_parse_status(const char *text, size_t len, bool *ret_killed);
 

@@ -60,8 +60,7 @@ static void put_devices(FILE *f, const json_t *devices)
 	size_t i;
 	json_t *d;
 
-	json_array_foreach(devices, i, d)
-	{
+	json_array_foreach (devices, i, d) {
 		fprintf(f, "  %s: %s of %s used", json_str(d, "path"), size_word(json_u64(d, "used")).s,
 			size_word(json_u64(d, "capacity")).s);
 		fputs(json_is_true(json_at(d, "failed")) ? ", FAILED, taken out\n" : "\n", f);
@@ -85,19 +84,15 @@ static void put_tiers(FILE *f, const json_t *j)
 	}
 }
 
-/* One line of named counters; the words are the keys, with spaces for underscores. */
-static void put_counts(FILE *f, const char *title, const json_t *counts)
+/* Named numbers; the words are the keys, with spaces for underscores. */
+static void put_numbers(FILE *f, const json_t *numbers)
 {
-	json_t *obj = (json_t *)counts, *v;
-	const char *key;
-	uint64_t sum = 0;
+	json_t *obj = (json_t *)numbers, *v;
 	bool first = true;
+	const char *key;
 
-	json_object_foreach(obj, key, v) sum += json_u64(v, "");
-	fprintf(f, "%-8s %10" PRIu64, title, sum);
-	json_object_foreach(obj, key, v)
-	{
-		fputs(first ? ": " : ", ", f);
+	json_object_foreach (obj, key, v) {
+		fputs(first ? "" : ", ", f);
 		first = false;
 		/* The loop needs key itself to find the next. */
 		for (const char *p = key; *p; p++)
@@ -105,6 +100,18 @@ static void put_counts(FILE *f, const char *title, const json_t *counts)
 		fprintf(f, " %" PRIu64, json_u64(v, ""));
 	}
 	fputc('\n', f);
+}
+
+static void put_counts(FILE *f, const char *title, const json_t *counts)
+{
+	json_t *obj = (json_t *)counts, *v;
+	const char *key;
+	uint64_t sum = 0;
+
+	json_object_foreach (obj, key, v)
+		sum += json_u64(v, "");
+	fprintf(f, "%-8s %10" PRIu64 ": ", title, sum);
+	put_numbers(f, counts);
 }
 
 static void put_work(FILE *f, const json_t *j)
@@ -121,7 +128,8 @@ static void put_work(FILE *f, const json_t *j)
 		size_word(json_u64(j, "persists.backlog_bytes")).s, json_u64(j, "persists.dropped"),
 		json_u64(j, "persists.failed"));
 	put_counts(f, "evicted", json_at(j, "evictions"));
-	put_counts(f, "now", json_at(j, "now"));
+	fprintf(f, "%-20s ", "now");
+	put_numbers(f, json_at(j, "now"));
 }
 
 static void put_troubles(FILE *f, const json_t *j)
