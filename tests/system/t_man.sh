@@ -42,4 +42,10 @@ done
 result "options of fluxkvd" "$(unnamed "$top_srcdir/man/fluxkvd.8" "$top_builddir/fluxkvd" --help)"
 # Recursion, parents and the like are given in the short form that the page describes.
 result "options of fluxkv" "$(unnamed "$top_srcdir/man/fluxkv.1" "$top_builddir/fluxkv" help | grep -v -e --help -e --version)"
+# Every key of the configuration.
+missing=
+for key in $(sed -n 's/^    {\("\|CONFIG_[A-Z]* "\.\)\([a-z_]*\)".*/\2/p' "$top_srcdir/store/config_keys.c"); do
+	grep -q "^\.It Ic $key " "$top_srcdir/man/fluxkv.yaml.5" || missing="$missing $key is not in fluxkv.yaml.5"
+done
+result "keys of the configuration" "$missing"
 echo "1..$n"
