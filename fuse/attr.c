@@ -97,13 +97,15 @@ int make_entry(struct fs *fs, const struct msg_attr *a, struct put *put, uint64_
 	return 0;
 }
 
-void reply_entry(struct op *op, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name)
+void reply_entry(struct op *op, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name, bool brief)
 {
 	struct fs *fs = op->op_fs;
-	struct fuse_entry_param e;
+	struct fuse_entry_param e = {0};
 	uint64_t id = a->id;
 	int r = make_entry(fs, a, put, dir, name, &e, NULL);
 
+	if (brief)
+		e.entry_timeout = 0;
 	if (r < 0)
 		op_err(op, r);
 	else if (op_entry(op, &e))

@@ -140,7 +140,7 @@ static void linked_cb(void *arg, int err)
 		return;
 	}
 	put_getattr(o->inode->i_put, &a);
-	reply_entry(&o->n.op, &a, put_ref(o->inode->i_put), o->n.dir, o->n.name);
+	reply_entry(&o->n.op, &a, put_ref(o->inode->i_put), o->n.dir, o->n.name, false);
 }
 
 void fs_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname)

@@ -284,8 +284,11 @@ double attr_timeout(struct fs *fs, const struct msg_attr *a);
  */
 int make_entry(struct fs *fs, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name,
 	       struct fuse_entry_param *ret, struct inode **ret_inode);
-/* Answers op with the entry, or takes the lookup back when the kernel did not want it. */
-void reply_entry(struct op *op, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name);
+/*
+ * Answers op with the entry, or takes the lookup back when the kernel did not want it. brief: the kernel is to ask again
+ * next time.
+ */
+void reply_entry(struct op *op, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name, bool brief);
 
 /* An op about a name. */
 struct name_op {

@@ -178,14 +178,13 @@ static void name_clear(struct inode_table *t, struct inode *i)
 {
 	struct inode **at;
 
-	if (!i->i_name)
+	if (!i->i_named)
 		return;
 	at = &t->names[name_slot(t, i->i_dir, i->i_name)];
 	while (*at != i)
 		at = &(*at)->i_name_next;
 	*at = i->i_name_next;
-	free(i->i_name);
-	i->i_name = NULL;
+	i->i_named = false;
 	t->n_names--;
 }
 
@@ -227,9 +226,11 @@ static void name_give(struct inode_table *t, struct inode *i, uint64_t dir, cons
 	size_t k;
 
 	name_clear(t, i);
+	free(i->i_name);
 	i->i_name = strdup(name);
 	if (!i->i_name)
 		return;
+	i->i_named = true;
 	i->i_dir = dir;
 	if (t->n_names >= t->n_slots)
 		names_grow(t);
@@ -399,18 +400,28 @@ void inode_name_removed(struct inode_table *t, uint64_t dir, const char *name)
 	pthread_mutex_unlock(&t->names_lock);
 }
 
-int inode_get_name(struct inode_table *t, struct inode *i, uint64_t *ret_dir, char *ret_name)
+static int copy_name(struct inode_table *t, struct inode *i, bool lost_too, uint64_t *ret_dir, char *ret_name)
 {
 	int r = -ENOENT;
 
 	pthread_mutex_lock(&t->names_lock);
-	if (i->i_name) {
+	if (i->i_named || (lost_too && i->i_name)) {
 		*ret_dir = i->i_dir;
 		strcpy(ret_name, i->i_name);
 		r = 0;
 	}
 	pthread_mutex_unlock(&t->names_lock);
 	return r;
+}
+
+int inode_get_name(struct inode_table *t, struct inode *i, uint64_t *ret_dir, char *ret_name)
+{
+	return copy_name(t, i, false, ret_dir, ret_name);
+}
+
+int inode_get_last_name(struct inode_table *t, struct inode *i, uint64_t *ret_dir, char *ret_name)
+{
+	return copy_name(t, i, true, ret_dir, ret_name);
 }
 
 uint64_t inode_count(const struct inode_table *t)

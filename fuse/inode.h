@@ -39,7 +39,8 @@ struct inode {
 	/* names_lock */
 	struct inode *i_name_next;
 	uint64_t i_dir;
-	char *i_name; /* NULL: has none */
+	char *i_name; /* the last it had; NULL: it never had one */
+	bool i_named; /* the name stands for it */
 
 	atomic_bool i_unlinked; /* its name was removed or renamed over on this mount; relaxed */
 	atomic_uint i_cached;	/* handles open through the page cache (private versions) */
@@ -76,6 +77,8 @@ void inode_name_moved(struct inode_table *t, uint64_t from_dir, const char *from
 void inode_name_removed(struct inode_table *t, uint64_t dir, const char *name);
 /* Copies the name (MSG_NAME_MAX + 1). -ENOENT when it has none. */
 int inode_get_name(struct inode_table *t, struct inode *i, uint64_t *ret_dir, char *ret_name);
+/* Also when it has lost it. */
+int inode_get_last_name(struct inode_table *t, struct inode *i, uint64_t *ret_dir, char *ret_name);
 
 uint64_t inode_count(const struct inode_table *t);
 

@@ -30,7 +30,7 @@ void name_op_entry_cb(void *arg, int err, const struct node_entry *e)
 	if (err)
 		op_err(&o->op, err);
 	else
-		reply_entry(&o->op, &e->attr, e->put, o->dir, o->name);
+		reply_entry(&o->op, &e->attr, e->put, o->dir, o->name, false);
 }
 
 struct lookup_op {
@@ -56,7 +56,13 @@ static void answer_negative(struct lookup_op *o)
 
 static void answer(struct lookup_op *o, const struct msg_attr *a, struct put *put)
 {
-	reply_entry(&o->n.op, a, put, o->n.dir, o->n.name);
+	reply_entry(&o->n.op, a, put, o->n.dir, o->n.name, false);
+}
+
+/* What is held for the thread's open; the name may stand for something newer before that comes. */
+static void answer_held(struct lookup_op *o, const struct msg_attr *a, struct put *put)
+{
+	reply_entry(&o->n.op, a, put, o->n.dir, o->n.name, true);
 }
 
 /* Whatever it was has just been replaced or removed. */
@@ -92,7 +98,7 @@ static void hold_put(struct lookup_op *o, struct put *put)
 		op_err(&o->n.op, r);
 		return;
 	}
-	answer(o, &h.attr, put);
+	answer_held(o, &h.attr, put);
 }
 
 static void edit_cb(void *arg, int err, struct put *put)
@@ -125,7 +131,7 @@ static void hold_version(struct lookup_op *o)
 	if (r < 0)
 		op_err(&o->n.op, r);
 	else
-		answer(o, &o->attr, NULL);
+		answer_held(o, &o->attr, NULL);
 }
 
 /* The thread's open is sure to come now, and the kernel will not send it back a second time. */
@@ -179,7 +185,7 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!o)
 		return;
 	if (retry_held(fs, o->n.op.op_tid, parent, o->n.name, &a, &put))
-		answer(o, &a, put);
+		answer_held(o, &a, put);
 	else
 		look(o);
 	op_started(&o->n.op);

@@ -151,7 +151,7 @@ bool retry_expect(struct fs *fs, pid_t tid, struct inode *i, unsigned need)
 		t->tid = tid;
 		t->id = i->i_id;
 		t->need = need;
-		if (inode_get_name(fs->inodes, i, &t->dir, t->name) < 0)
+		if (inode_get_last_name(fs->inodes, i, &t->dir, t->name) < 0)
 			t->name[0] = '\0';
 		add(fs, t);
 	}

@@ -288,6 +288,10 @@ START_TEST(the_lookup_finds_what_the_open_needs)
 	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 99), 0);	   /* once */
 	ck_assert(retry_expect(&fs, 7, i, RETRY_READ));
 	ck_assert_uint_eq(retry_match(&fs, 7, 3, "moved", 10), RETRY_READ); /* renamed meanwhile: by its id */
+	/* Replaced before: by the name that it had. */
+	tell(fs.inodes, 11, NULL, 1, "key");
+	ck_assert(retry_expect(&fs, 7, i, RETRY_READ));
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 12), RETRY_READ);
 	inode_unref(fs.inodes, i);
 }
 END_TEST
