@@ -136,16 +136,15 @@ struct attr_op {
 
 	/* setattr */
 	struct msg_attr want;
-	uint32_t mask;	 /* MSG_SET_* */
-	struct put *put; /* an open handle and a reference for a truncation without one */
+	uint32_t mask;	  /* MSG_SET_* */
+	struct hold hold; /* of the put, for a truncation without a handle */
 };
 
 static void attr_op_fini(struct op *op)
 {
 	struct attr_op *o = container_of(op, struct attr_op, op);
 
-	if (o->put)
-		hold_release(&(struct hold){.put = o->put});
+	hold_release(&o->hold);
 	inode_unref(op->op_fs->inodes, o->inode);
 }
 
@@ -288,8 +287,8 @@ static void truncated_cb(void *arg, int err)
 
 	if (err)
 		op_err(&o->op, err);
-	else if (o->put && !atomic_load(&o->inode->i_writers))
-		put_flush(o->put, false, truncate_published_cb, o);
+	else if (o->hold.put && !atomic_load(&o->inode->i_writers))
+		put_flush(o->hold.put, false, truncate_published_cb, o);
 	else
 		set_rest(o);
 }
@@ -298,14 +297,13 @@ static void set_size(struct attr_op *o, const struct fuse_file_info *fi)
 {
 	struct fs *fs = o->op.op_fs;
 	struct put *put = o->inode->i_put;
-	struct hold hold;
 	int r = 0;
 
 	if (!fi) {
-		if (put && retry_take(fs, o->op.op_tid, o->inode->i_id, &hold))
-			o->put = hold.put;
-		else if (put && !(r = put_open(put)))
-			o->put = put_ref(put);
+		if (put && retry_take(fs, o->op.op_tid, o->inode->i_id, &o->hold))
+			r = 0;
+		else if (put && !(r = put_open(put, true)))
+			o->hold = (struct hold){.put = put_ref(put), .writer = true};
 		else if (!put || r == -ESTALE)
 			r = retry_expect(fs, o->op.op_tid, o->inode, RETRY_WRITE | (o->want.size ? 0 : RETRY_TRUNCATE))
 				? -ESTALE

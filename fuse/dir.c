@@ -175,7 +175,7 @@ static void mknod_op_fini(struct op *op)
 {
 	struct mknod_op *o = container_of(op, struct mknod_op, n.op);
 
-	hold_release(&(struct hold){.put = o->put});
+	hold_release(&(struct hold){.put = o->put, .writer = true});
 }
 
 static void mknod_published_cb(void *arg, int err)
@@ -193,7 +193,7 @@ static void mknod_created_cb(void *arg, int err, struct put *put)
 	struct mknod_op *o = arg;
 
 	if (!err) {
-		err = put_open(put);
+		err = put_open(put, true);
 		if (err)
 			put_unref(put);
 		else

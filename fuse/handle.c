@@ -30,7 +30,7 @@ static void end_put(struct fs *fs, struct handle *h)
 	}
 	if (!h->h_direct)
 		atomic_fetch_sub(&h->h_inode->i_cached, 1);
-	put_release(h->h_put);
+	put_release(h->h_put, h->h_writer);
 	put_unref(h->h_put);
 }
 

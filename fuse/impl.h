@@ -196,6 +196,7 @@ struct hold {
 	struct msg_attr attr;
 	struct version *version;
 	struct put *put;
+	bool writer; /* the put is open for one */
 };
 int retry_hold(struct fs *fs, pid_t tid, uint64_t dir, const char *name, const struct hold *h);
 /* A lookup of a name that is held for the thread: the same answer again. *ret_put is a reference or NULL. */
@@ -232,6 +233,7 @@ struct handle {
 	struct version *h_version;
 	struct put *h_put; /* a reference and an open handle */
 	bool h_writable;
+	bool h_writer;		 /* of h_put: writable, or its maker */
 	bool h_direct;		 /* not through the page cache */
 	atomic_bool h_drop_suid; /* the first write clears the set-id bits */
 	char *h_text;
@@ -285,8 +287,8 @@ double attr_timeout(struct fs *fs, const struct msg_attr *a);
 int make_entry(struct fs *fs, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name,
 	       struct fuse_entry_param *ret, struct inode **ret_inode);
 /*
- * Answers op with the entry, or takes the lookup back when the kernel did not want it. brief: the kernel is to ask again
- * next time.
+ * Answers op with the entry, or takes the lookup back when the kernel did not want it. brief: the kernel is to ask
+ * again next time.
  */
 void reply_entry(struct op *op, const struct msg_attr *a, struct put *put, uint64_t dir, const char *name, bool brief);
 

@@ -78,8 +78,8 @@ static void look_again(struct lookup_op *o, int err)
 static void hold_put(struct lookup_op *o, struct put *put)
 {
 	struct fs *fs = o->n.op.op_fs;
-	struct hold h = {.put = put};
-	int r = put_open(put);
+	struct hold h = {.put = put, .writer = o->need & RETRY_WRITE};
+	int r = put_open(put, h.writer);
 
 	if (r < 0) {
 		put_unref(put);

@@ -52,25 +52,26 @@ static void set_io_mode(struct open_op *o, struct handle *h)
 #endif
 }
 
-/* A handle of the private version; put, an open handle and a reference, is taken over. NULL: no memory. */
-static struct handle *new_put_handle(struct open_op *o, struct inode *i, struct put *put)
+/* A handle of the private version that is held, which it takes over, as the reference of i. NULL: no memory. */
+static struct handle *new_put_handle(struct open_op *o, struct inode *i, const struct hold *hold)
 {
 	struct fs *fs = o->n.op.op_fs;
 	struct handle *h = handle_new(fs, HANDLE_PUT, i);
 	struct msg_attr a;
 
 	if (!h) {
-		hold_release(&(struct hold){.put = put});
+		hold_release(hold);
 		return NULL;
 	}
 	set_io_mode(o, h);
-	h->h_put = put;
+	h->h_put = hold->put;
+	h->h_writer = hold->writer;
 	h->h_writable = wants_write(o->fi.flags);
 	if (h->h_writable) {
 		atomic_fetch_add(&fs->writers, 1);
 		atomic_fetch_add(&i->i_writers, 1);
 	}
-	put_getattr(put, &a);
+	put_getattr(h->h_put, &a);
 	atomic_init(&h->h_drop_suid, (a.mode & (S_ISUID | S_ISGID)) && o->n.op.op_uid != 0);
 	o->fi.fh = (uintptr_t)h;
 	return h;
@@ -166,19 +167,22 @@ static void truncated_cb(void *arg, int err)
 		give_out(o);
 }
 
-/* A reference and an open handle of the inode's private version. */
-static int get_put(struct fs *fs, struct inode *i, pid_t tid, int flags, struct put **ret)
+/* The inode's private version: what is held for the thread, or opened now. */
+static int get_put(struct fs *fs, struct inode *i, pid_t tid, int flags, struct hold *ret)
 {
 	struct hold hold;
 	int r;
 
 	if (retry_take(fs, tid, i->i_id, &hold)) {
-		*ret = hold.put;
-		return 0;
+		if (hold.writer || !wants_write(flags)) {
+			*ret = hold;
+			return 0;
+		}
+		hold_release(&hold);
 	}
-	r = put_open(i->i_put);
+	r = put_open(i->i_put, wants_write(flags));
 	if (!r)
-		*ret = put_ref(i->i_put);
+		*ret = (struct hold){.put = put_ref(i->i_put), .writer = wants_write(flags)};
 	else if (r == -ESTALE && !retry_expect(fs, tid, i, what_it_needs(flags)))
 		r = -ENOENT;
 	return r;
@@ -187,26 +191,26 @@ static int get_put(struct fs *fs, struct inode *i, pid_t tid, int flags, struct 
 static void open_private(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 {
 	struct fs *fs = req_fs(req);
-	struct put *put = NULL;
+	struct hold hold = {0};
 	struct open_op *o;
 	int r;
 
-	r = get_put(fs, i, fuse_req_ctx(req)->pid, fi->flags, &put);
+	r = get_put(fs, i, fuse_req_ctx(req)->pid, fi->flags, &hold);
 	o = r < 0 ? NULL : op_new(req, sizeof(*o), "open", i->i_id);
 	if (!o) {
 		inode_unref(fs->inodes, i);
-		hold_release(&(struct hold){.put = put});
+		hold_release(&hold);
 		if (r < 0)
 			req_err(req, r);
 		return;
 	}
 	o->fi = *fi;
 	o->n.op.op_fini = open_op_fini;
-	o->handle = new_put_handle(o, i, put);
+	o->handle = new_put_handle(o, i, &hold);
 	if (!o->handle)
 		op_err(&o->n.op, -ENOMEM);
 	else if (fi->flags & O_TRUNC)
-		put_truncate(put, 0, truncated_cb, o);
+		put_truncate(hold.put, 0, truncated_cb, o);
 	else
 		give_out(o);
 	op_started(&o->n.op);
@@ -236,9 +240,10 @@ void fs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 /* ---- create ------------------------------------------------------------------------------------------------- */
 
-/* put is an open handle and a reference, and taken over. */
+/* put is open for its maker, with a reference, both of which are taken over. */
 static void answer_create(struct open_op *o, struct put *put, const char *name)
 {
+	struct hold hold = {.put = put, .writer = true};
 	struct fs *fs = o->n.op.op_fs;
 	struct fuse_entry_param e;
 	struct fuse_file_info fi;
@@ -248,13 +253,13 @@ static void answer_create(struct open_op *o, struct put *put, const char *name)
 
 	put_getattr(put, &a);
 	if (make_entry(fs, &a, put_ref(put), o->n.dir, name, &e, &i) < 0) {
-		hold_release(&(struct hold){.put = put});
+		hold_release(&hold);
 		op_err(&o->n.op, -ENOMEM);
 		return;
 	}
 	if (!name)
 		atomic_store(&i->i_tmpfile, !(o->fi.flags & O_EXCL));
-	h = new_put_handle(o, i, put);
+	h = new_put_handle(o, i, &hold);
 	if (!h) {
 		inode_forget(fs->inodes, a.id, 1);
 		op_err(&o->n.op, -ENOMEM);
@@ -273,7 +278,7 @@ static void created_cb(void *arg, int err, struct put *put)
 	struct op *op = &o->n.op;
 
 	if (!err) {
-		err = put_open(put);
+		err = put_open(put, true);
 		if (err)
 			put_unref(put);
 	}
@@ -315,7 +320,7 @@ static void tmpfile_cb(void *arg, int err, struct put *put)
 	struct open_op *o = arg;
 
 	if (!err) {
-		err = put_open(put);
+		err = put_open(put, true);
 		if (err)
 			put_unref(put);
 	}

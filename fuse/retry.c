@@ -68,7 +68,7 @@ void hold_release(const struct hold *h)
 	if (h->version)
 		version_close(h->version);
 	if (h->put) {
-		put_release(h->put);
+		put_release(h->put, h->writer);
 		put_unref(h->put);
 	}
 }

@@ -394,13 +394,14 @@ struct put {
 	pthread_mutex_t lock;
 	pthread_cond_t settled; /* users fell to 0, frozen fell, or state left PUT_PUBLISHING or PUT_STARTING */
 	enum put_state state;
-	unsigned handles;
+	unsigned handles; /* all of them */
+	unsigned writers; /* of them */
 	unsigned users;	 /* reads and writes of the files at this moment */
 	unsigned frozen; /* jobs that keep new users out */
 	bool dirty;	 /* bytes were written since the open or the last publish */
 	bool born;	 /* new, or emptied by its open: published at the last release at the latest */
 	bool abandoned;	 /* its writer was killed */
-	bool over;	 /* the last handle is gone: it never comes back */
+	bool over;	 /* the last writer is gone, and its name: neither comes back */
 	bool on_master;	 /* the master has an object under the name: what it was made from or published as */
 	bool excl;	 /* the name is reserved there */
 	uint64_t ticket; /* 0: none */

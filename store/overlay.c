@@ -52,20 +52,14 @@ void overlay_remove(struct node *n, struct put *p)
 
 bool node_name_unsettled(struct node *n, uint64_t dir, const char *name)
 {
-	bool open = false;
-	struct put *p;
+	bool found;
 
 	if (!atomic_load_explicit(&n->overlay.count, memory_order_relaxed))
 		return false;
 	pthread_mutex_lock(&n->overlay.lock);
-	p = overlay_find(n, dir, name);
-	if (p) {
-		pthread_mutex_lock(&p->lock);
-		open = p->handles > 0;
-		pthread_mutex_unlock(&p->lock);
-	}
+	found = overlay_find(n, dir, name);
 	pthread_mutex_unlock(&n->overlay.lock);
-	return open;
+	return found;
 }
 
 bool overlay_dir_in_use(struct node *n, uint64_t dir)

@@ -477,7 +477,7 @@ void put_edit(struct node *n, uint64_t dir, const char *name, const struct msg_a
 
 /* ---- attributes --------------------------------------------------------------------------------------------- */
 
-int put_open(struct put *p)
+int put_open(struct put *p, bool writer)
 {
 	int r = 0;
 
@@ -487,6 +487,7 @@ int put_open(struct put *p)
 		r = -ESTALE;
 	} else {
 		p->handles++;
+		p->writers += writer;
 		p->refs++;
 	}
 	pthread_mutex_unlock(&p->lock);

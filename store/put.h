@@ -10,8 +10,9 @@
  * without a name is never published, its bytes live as long as its handles).
  *
  * References: put_unref() for each one given out (node_entry.put, put_create, put_edit). Handles: put_open() for each
- * open file description, put_release() at its end; the last release publishes what is still dirty (an empty new
- * file, data that came through a mapping), or gives all up if the put was abandoned. The put then leaves its name.
+ * open file description, put_release() at its end. The last release by a writer publishes what is still dirty (an empty
+ * new file, data that came through a mapping), or gives all up if the put was abandoned. The put then leaves its name:
+ * those who still read it hold what it was published as, and who writes the name next makes another put.
  */
 #ifndef STORE_PUT_H
 #define STORE_PUT_H
@@ -41,11 +42,12 @@ struct put *put_ref(struct put *p);
 struct put *put_unref(struct put *p);
 
 /*
- * A put whose last handle is gone has left its name for ever, but one who got it from an earlier lookup may still come:
- * put_open() then gives -ESTALE, and the name is looked up anew.
+ * A put whose last writer is gone has left its name for ever, but one who got it from an earlier lookup may still come:
+ * put_open() then gives -ESTALE, and the name is looked up anew. writer: who made the put, or may change it; the same
+ * at the release.
  */
-int put_open(struct put *p);
-void put_release(struct put *p);
+int put_open(struct put *p, bool writer);
+void put_release(struct put *p, bool writer);
 
 /* Never waits. attr.id is the put's own, for ever; attr.size its present size. */
 void put_getattr(struct put *p, struct msg_attr *ret);

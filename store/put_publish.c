@@ -399,29 +399,28 @@ void put_sync(struct put *p, node_done_fn fn, void *arg)
 
 /* ---- release ------------------------------------------------------------------------------------------------ */
 
-/* Takes the put away from its name if no handle has come meanwhile. Call with overlay.lock and p->lock held. */
-static bool finish_locked(struct put *p)
+/* Takes the put away from its name if no writer has come meanwhile. Call with overlay.lock and p->lock held. */
+static void leave_name(struct put *p)
 {
-	if (p->handles || p->over)
-		return false;
+	if (p->writers || p->over)
+		return;
 	p->over = true;
 	p->exposed = false;
 	p->on_master = false;
 	overlay_remove(p->n, p);
-	return true;
 }
 
 static void release_job(struct work *w)
 {
 	struct flush_op *op = container_of(w, struct flush_op, work);
 	struct put *p = op->p;
-	bool publish, over;
+	bool publish, discard;
 	int r;
 
 	pthread_mutex_lock(&p->work);
 	put_freeze(p);
 	pthread_mutex_lock(&p->lock);
-	publish = !p->handles && !p->abandoned && must_publish(p, true);
+	publish = !p->writers && !p->over && !p->abandoned && must_publish(p, true);
 	pthread_mutex_unlock(&p->lock);
 	r = publish ? put_publish_wait(p) : 0;
 	if (r < 0)
@@ -429,10 +428,11 @@ static void release_job(struct work *w)
 			 strerror(-r));
 	pthread_mutex_lock(&p->n->overlay.lock);
 	pthread_mutex_lock(&p->lock);
-	over = finish_locked(p);
+	leave_name(p);
+	discard = !p->handles && p->over;
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_unlock(&p->n->overlay.lock);
-	if (over)
+	if (discard)
 		put_discard(p);
 	put_thaw(p);
 	pthread_mutex_unlock(&p->work);
@@ -440,17 +440,25 @@ static void release_job(struct work *w)
 	free(op);
 }
 
-/* Clean and quiet, which is the usual case after a flush. Call with overlay.lock and p->lock held. */
+/*
+ * What a release has to do, as far as that needs no job: a put that is clean and quiet, the usual case after a flush.
+ * False: a job is needed. Call with overlay.lock and p->lock held.
+ */
 static bool release_now(struct put *p, struct version **ret_base)
 {
-	if (p->state != PUT_CLEAN || p->dirty || p->born || p->frozen || !finish_locked(p))
+	if (p->handles && (p->writers || p->over))
+		return true;
+	if (p->state != PUT_CLEAN || p->dirty || p->born || p->frozen)
 		return false;
-	*ret_base = p->base;
-	p->base = NULL;
+	leave_name(p);
+	if (!p->handles && p->over) {
+		*ret_base = p->base;
+		p->base = NULL;
+	}
 	return true;
 }
 
-void put_release(struct put *p)
+void put_release(struct put *p, bool writer)
 {
 	struct node *n = p->n;
 	struct version *base = NULL;
@@ -460,7 +468,8 @@ void put_release(struct put *p)
 	pthread_mutex_lock(&n->overlay.lock);
 	pthread_mutex_lock(&p->lock);
 	p->handles--;
-	done = p->handles || release_now(p, &base);
+	p->writers -= writer;
+	done = release_now(p, &base);
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_unlock(&n->overlay.lock);
 	version_close(base);

@@ -34,7 +34,7 @@ struct put *put_unref(struct put *p)
 	return NULL;
 }
 
-void put_release(struct put *p)
+void put_release(struct put *p, bool writer)
 {
 	atomic_fetch_sub(&p->handles, 1);
 }

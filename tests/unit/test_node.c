@@ -229,7 +229,7 @@ static struct put *create(const char *name)
 	waiter_init(&w);
 	put_create(node, ns_dir, name, false, 0644, 0, 0, put_cb, &w);
 	ck_assert_int_eq(wait_for(&w), 0);
-	ck_assert_int_eq(put_open(w.put), 0);
+	ck_assert_int_eq(put_open(w.put, true), 0);
 	return w.put;
 }
 
@@ -253,7 +253,7 @@ static int flush(struct put *p)
 
 static void release(struct put *p)
 {
-	put_release(p);
+	put_release(p, true);
 	put_unref(p);
 }
 
@@ -663,7 +663,7 @@ START_TEST(larger_than_memory)
 	put_edit(node, ns_dir, "big", &e.attr, false, put_cb, &w);
 	ck_assert_int_eq(wait_for(&w), 0);
 	p = w.put;
-	ck_assert_int_eq(put_open(p), 0);
+	ck_assert_int_eq(put_open(p, true), 0);
 	word = 77;
 	ck_assert_int_eq(write_at(p, 40 * MIB, &word, 8), 0);
 	waiter_init(&w);
