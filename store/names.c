@@ -143,7 +143,6 @@ struct name_op {
 	node_done_fn done_fn;
 	void *arg;
 	uint64_t dir, to_dir;
-	struct put *put;      /* a reference, or NULL */
 	struct msg_attr attr; /* rename: what moves, where that is known; else id 0 */
 	unsigned flags;
 	struct work work;
@@ -337,35 +336,6 @@ static void delete_answer(void *arg, const struct msg *m)
 	op_end(op, m->status, NULL);
 }
 
-/*
- * The name belongs to a private version: not while a publish of it is on its way, which would bring the name back. A
- * job, since it may have to wait for that.
- */
-static void unlink_job(struct work *w)
-{
-	struct name_op *op = container_of(w, struct name_op, work);
-	struct put *p = op->put;
-	int r = 0;
-
-	pthread_mutex_lock(&p->work);
-	put_freeze(p);
-	if (put_is_on_master(p)) {
-		struct msg *m = name_msg(MSG_DELETE, op->dir, op->name);
-
-		r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
-		names_forget(op->n, op->dir, op->name, 0);
-		/* The private version had the name, whatever the master knew of it. */
-		if (r == -ENOENT)
-			r = 0;
-	}
-	if (r == 0)
-		put_detach(p);
-	put_thaw(p);
-	pthread_mutex_unlock(&p->work);
-	put_unref(p);
-	op_end(op, r, NULL);
-}
-
 /* Any put under the name, exposed or not, with a reference. */
 static struct put *any_put(struct node *n, uint64_t dir, const char *name)
 {
@@ -381,8 +351,88 @@ static struct put *any_put(struct node *n, uint64_t dir, const char *name)
 	return p;
 }
 
+/* Keeps both from being published or written meanwhile; by address, so that two renames do not wait in a ring. */
+static void lock_puts(struct put *a, struct put *b)
+{
+	struct put *first = a < b ? a : b, *second = a < b ? b : a;
+
+	if (first) {
+		pthread_mutex_lock(&first->work);
+		put_freeze(first);
+	}
+	if (second) {
+		pthread_mutex_lock(&second->work);
+		put_freeze(second);
+	}
+}
+
+static void unlock_put(struct put *p)
+{
+	if (!p)
+		return;
+	put_thaw(p);
+	pthread_mutex_unlock(&p->work);
+	put_unref(p);
+}
+
+/* The put still has the name. It may have been published and have left it while its lock was waited for. */
+static bool has_name(struct node *n, struct put *p, uint64_t dir, const char *name)
+{
+	bool has;
+
+	if (!p)
+		return true;
+	pthread_mutex_lock(&n->overlay.lock);
+	has = overlay_find(n, dir, name) == p;
+	pthread_mutex_unlock(&n->overlay.lock);
+	return has;
+}
+
+/* The puts of both names (to may be NULL), locked for as long as the names are changed. */
+static void lock_names(struct name_op *op, const char *to, struct put **ret_from, struct put **ret_to)
+{
+	for (;;) {
+		struct put *a = any_put(op->n, op->dir, op->name), *b = to ? any_put(op->n, op->to_dir, to) : NULL;
+
+		lock_puts(a, b);
+		*ret_from = a;
+		*ret_to = b;
+		if (has_name(op->n, a, op->dir, op->name) && has_name(op->n, b, op->to_dir, to))
+			return;
+		unlock_put(a);
+		unlock_put(b);
+	}
+}
+
+/*
+ * The name belongs to a private version: not while a publish of it is on its way, which would bring the name back. A
+ * job, since it may have to wait for that.
+ */
+static void unlink_job(struct work *w)
+{
+	struct name_op *op = container_of(w, struct name_op, work);
+	struct put *p, *none;
+	int r = 0;
+
+	lock_names(op, NULL, &p, &none);
+	if (!p || put_is_on_master(p)) {
+		struct msg *m = name_msg(MSG_DELETE, op->dir, op->name);
+
+		r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
+		names_forget(op->n, op->dir, op->name, 0);
+		/* The private version had the name, whatever the master knew of it. */
+		if (p && r == -ENOENT)
+			r = 0;
+	}
+	if (p && r == 0)
+		put_detach(p);
+	unlock_put(p);
+	op_end(op, r, NULL);
+}
+
 void node_unlink(struct node *n, uint64_t dir, const char *name, node_done_fn fn, void *arg)
 {
+	struct put *p;
 	int r;
 	struct name_op *op = op_new(n, dir, name, &r);
 
@@ -392,8 +442,9 @@ void node_unlink(struct node *n, uint64_t dir, const char *name, node_done_fn fn
 	}
 	op->done_fn = fn;
 	op->arg = arg;
-	op->put = any_put(n, dir, name);
-	if (op->put)
+	p = any_put(n, dir, name);
+	put_unref(p);
+	if (p)
 		workq_submit(n->wq, &op->work, unlink_job);
 	else
 		send_op(op, name_msg(MSG_DELETE, dir, name), delete_answer);
@@ -580,37 +631,13 @@ static int rename_plain(struct name_op *op)
 	return r;
 }
 
-/* Keeps both from being published or written meanwhile; by address, so that two renames do not wait in a ring. */
-static void lock_puts(struct put *a, struct put *b)
-{
-	struct put *first = a < b ? a : b, *second = a < b ? b : a;
-
-	if (first) {
-		pthread_mutex_lock(&first->work);
-		put_freeze(first);
-	}
-	if (second) {
-		pthread_mutex_lock(&second->work);
-		put_freeze(second);
-	}
-}
-
-static void unlock_put(struct put *p)
-{
-	if (!p)
-		return;
-	put_thaw(p);
-	pthread_mutex_unlock(&p->work);
-	put_unref(p);
-}
-
 static void rename_job(struct work *w)
 {
 	struct name_op *op = container_of(w, struct name_op, work);
-	struct put *from = any_put(op->n, op->dir, op->name), *to = any_put(op->n, op->to_dir, op->to);
+	struct put *from, *to;
 	int r;
 
-	lock_puts(from, to);
+	lock_names(op, op->to, &from, &to);
 	if (from)
 		r = put_is_on_master(from) ? rename_published(op, from) : rename_unpublished(op, from);
 	else if (to)
