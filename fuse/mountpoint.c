@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -177,12 +177,12 @@ static int detach(const char *target)
 	return errno == EPERM ? detach_by_helper(target) : -errno;
 }
 
-/* Only a mount whose daemon is gone answers so; a live one is never asked twice. */
+/* Only a mount whose daemon is gone answers so. statfs(2) always asks; stat(2) may be answered by the kernel. */
 static bool is_dead(const char *target)
 {
-	struct stat st;
+	struct statfs st;
 
-	return stat(target, &st) && errno == ENOTCONN;
+	return statfs(target, &st) && errno == ENOTCONN;
 }
 
 int mountpoint_clear_stale(const char *resolved, unsigned *ret_cleared, struct errmsg *e)
