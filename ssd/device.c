@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -237,8 +238,12 @@ static int make_rings(struct ssd_device *d, const struct ssd_shards *sh)
 	struct ssd_store *s = d->store;
 
 	d->rings = calloc(sh->n, sizeof(*d->rings));
-	if (!d->rings || posix_memalign((void **)&d->moves, _Alignof(struct ssd_op), sh->n * sizeof(*d->moves)))
+	d->moves = aligned_alloc(_Alignof(struct ssd_op), sh->n * sizeof(*d->moves));
+	if (!d->rings || !d->moves) {
+		free(d->rings);
+		d->rings = NULL;
 		return -ENOMEM;
+	}
 	for (unsigned i = 0; i < sh->n; i++) {
 		unsigned id = d->id * SSD_MAX_SHARDS + i;
 
@@ -372,6 +377,14 @@ void ssd_device_free(struct ssd_device *d)
 	pthread_mutex_destroy(&d->lock);
 }
 
+static void name_thread(pthread_t thread, const char *what, unsigned id)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "ssd-%s-%u", what, id % 100);
+	pthread_setname_np(thread, name);
+}
+
 int ssd_device_start(struct ssd_device *d)
 {
 	int r = -pthread_create(&d->finisher, NULL, ssd_finisher, d);
@@ -379,9 +392,13 @@ int ssd_device_start(struct ssd_device *d)
 	if (r < 0)
 		return r;
 	d->finisher_up = true;
+	name_thread(d->finisher, "finish", d->id);
 	r = -pthread_create(&d->thread, NULL, io_thread, d);
-	d->thread_up = !r;
-	return r;
+	if (r < 0)
+		return r;
+	d->thread_up = true;
+	name_thread(d->thread, "io", d->id);
+	return 0;
 }
 
 void ssd_device_stop(struct ssd_device *d)

@@ -21,9 +21,9 @@ void ssd_op_init(struct ssd_op *op, struct ssd_device *d, enum ssd_kind kind)
 
 struct ssd_op *ssd_op_new(struct ssd_device *d, enum ssd_kind kind, ssd_done_fn done, void *arg)
 {
-	struct ssd_op *op;
+	struct ssd_op *op = aligned_alloc(_Alignof(struct ssd_op), sizeof(*op));
 
-	if (posix_memalign((void **)&op, _Alignof(struct ssd_op), sizeof(*op)))
+	if (!op)
 		return NULL;
 	ssd_op_init(op, d, kind);
 	XXH3_64bits_reset(&op->state);

@@ -114,6 +114,7 @@ int ssd_notices_new(ssd_evicted_fn fn, void *arg, struct ssd_notices **ret)
 		destroy(n);
 		return r;
 	}
+	pthread_setname_np(n->thread, "ssd-notices");
 	*ret = n;
 	return 0;
 }

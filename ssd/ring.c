@@ -232,7 +232,6 @@ void ssd_ring_moved(struct ssd_ring *r, const struct ssd_move *m, bool ok)
 		to->commit_pin = from->commit_pin;
 		to->drop = from->drop;
 		to->state = SSD_COMMITTED;
-		from->holds = 0;
 		from->state = SSD_DEAD;
 	} else {
 		to->state = SSD_DEAD;

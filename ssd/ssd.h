@@ -103,7 +103,7 @@ enum ssd_write_flags {
  *   -EIO        the device failed, or took less than it was given
  * or an error, and then done does not run and buf is not touched:
  *   -EEXIST     the key is there, or on its way
- *   -EFBIG      longer than ssd_max_len(), or empty (-EINVAL)
+ *   -EFBIG      longer than ssd_max_len(); -EINVAL: empty
  *   -ENOBUFS    the backlog is full of writes that may not be dropped, or no entry is left
  *   -EAGAIN     the device's queue has as many requests as it may (also with SSD_WAIT): later again
  *   -ENODEV     no device that could take it works at present

@@ -13,11 +13,14 @@
 
 #define MIN_LIMIT 512u
 #define MAX_IO_DEPTH 4096u
+#define MAX_LEN ((UINT64_C(1) << SSD_LEN_BITS) - 1)
 
 static int check_config(const struct ssd_config *cfg, struct errmsg *e)
 {
 	if (!cfg->n_roots || cfg->n_roots > SSD_MAX_ROOTS)
 		return errmsg_set(e, -EINVAL, "the SSD tier takes 1 to %u paths, not %zu", SSD_MAX_ROOTS, cfg->n_roots);
+	if (!cfg->cluster_name || !cfg->instance_key)
+		return errmsg_set(e, -EINVAL, "the SSD tier needs a cluster name and an instance key");
 	if (cfg->shards_per_device > SSD_MAX_SHARDS)
 		return errmsg_set(e, -EINVAL, "the SSD tier takes at most %u shards a device, not %u", SSD_MAX_SHARDS,
 				  cfg->shards_per_device);
@@ -65,6 +68,8 @@ static int open_devices(struct ssd_store *s, const struct ssd_config *cfg, struc
 		if (d->rings[0].size > s->max_len)
 			s->max_len = d->rings[0].size;
 	}
+	if (s->max_len > MAX_LEN)
+		s->max_len = MAX_LEN;
 	return 0;
 }
 

@@ -107,6 +107,10 @@ static int let_go(struct faulty_dev *d, struct ssd_io_req **ret, unsigned max)
 		struct ssd_io_req *req = d->held[i];
 		bool stay = f->hold & what_is(req);
 
+		if (stay && req->write && f->allow) {
+			f->allow--;
+			stay = false;
+		}
 		f->rng += 0x9e3779b97f4a7c15ull;
 		if (!stay && f->lose_order && hash_u64(f->rng) % 8 < f->lose_order)
 			stay = true;
@@ -159,13 +163,27 @@ void faulty_init(struct faulty *f, uint64_t seed)
 	};
 }
 
+/* Call with f locked. */
+static void wake_all(struct faulty *f)
+{
+	for (unsigned i = 0; i < FAULTY_DEVICES; i++)
+		if (f->devs[i])
+			ssd_io_uring.wake(f->devs[i]->io);
+}
+
 void faulty_hold(struct faulty *f, unsigned what)
 {
 	pthread_mutex_lock(&f->lock);
 	f->hold = what;
-	for (unsigned i = 0; i < FAULTY_DEVICES; i++)
-		if (f->devs[i])
-			ssd_io_uring.wake(f->devs[i]->io);
+	wake_all(f);
+	pthread_mutex_unlock(&f->lock);
+}
+
+void faulty_release_write(struct faulty *f)
+{
+	pthread_mutex_lock(&f->lock);
+	f->allow++;
+	wake_all(f);
 	pthread_mutex_unlock(&f->lock);
 }
 

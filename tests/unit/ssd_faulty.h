@@ -19,6 +19,7 @@ struct faulty {
 	struct ssd_io_ops ops; /* for ssd_config.io */
 	pthread_mutex_t lock;
 	/* lock */
+	unsigned allow;	  /* so many writes come back all the same */
 	unsigned hold;	  /* enum faulty_what: these do not come back while it is set */
 	unsigned fail;	  /* these get `error`, `count` of them, after `skip` have passed */
 	unsigned shorten; /* these transfer half of what was asked for, `count` of them */
@@ -34,6 +35,8 @@ struct faulty {
 void faulty_init(struct faulty *f, uint64_t seed);
 /* Sets hold, and when that lets something go, wakes the devices. */
 void faulty_hold(struct faulty *f, unsigned what);
+/* Lets one held write come back. */
+void faulty_release_write(struct faulty *f);
 /* The next count of what, after skip of them, fail with error, on the device opened as the n-th (-1: any). */
 void faulty_fail(struct faulty *f, unsigned what, unsigned skip, unsigned count, int error, int device);
 void faulty_shorten(struct faulty *f, unsigned what, unsigned count);
