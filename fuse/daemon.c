@@ -193,11 +193,11 @@ static int prepare(struct daemon *d, struct errmsg *e)
 	if (!r)
 		r = name_places(d, e);
 	if (!r)
+		r = check_descriptors(&d->cfg, e);
+	if (!r)
 		r = lock_instance(d, e);
 	if (!r)
 		r = open_log(d, e);
-	if (!r)
-		r = check_descriptors(&d->cfg, e);
 	if (!r)
 		r = check_fuse_device(e);
 	if (!r)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/clock.h"
+#include "fuse/task.h"
+
+#define DYING_TIMEOUT (10 * NS_PER_SEC)
 
 struct pidfile {
 	int fd;
@@ -50,20 +56,36 @@ static int busy_error(int fd, const char *path, const char *instance, struct err
 	    pid, path);
 }
 
+/* The lock of a process that was killed goes with its last thread, which may take a while with much memory. */
+static int lock_file(int fd)
+{
+	uint64_t until = clock_ns() + DYING_TIMEOUT;
+
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		long pid = read_pid(fd);
+
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		if (!pid || !task_is_ending((pid_t)pid) || clock_ns() > until)
+			return -EBUSY;
+		poll(NULL, 0, 5);
+	}
+	return 0;
+}
+
 static int open_locked(const char *path, const char *instance, int *ret, struct errmsg *e)
 {
 	for (;;) {
-		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+		int r, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 
 		if (fd < 0)
 			return errmsg_set(e, -errno, "%s: %s", path, strerror(errno));
-		if (flock(fd, LOCK_EX | LOCK_NB)) {
-			int err = errno == EWOULDBLOCK
-				      ? busy_error(fd, path, instance, e)
-				      : errmsg_set(e, -errno, "%s: cannot lock it: %s", path, strerror(errno));
-
+		r = lock_file(fd);
+		if (r) {
+			r = r == -EBUSY ? busy_error(fd, path, instance, e)
+					: errmsg_set(e, r, "%s: cannot lock it: %s", path, strerror(-r));
 			close(fd);
-			return err;
+			return r;
 		}
 		if (still_there(fd, path)) {
 			*ret = fd;
@@ -71,6 +93,23 @@ static int open_locked(const char *path, const char *instance, int *ret, struct 
 		}
 		close(fd);
 	}
+}
+
+/*
+ * A process that dies closes its descriptors from the lowest on. With a high one this lock goes last, so who gets it
+ * finds the other locks of the instance (segment, SSD roots) free as well.
+ */
+static int move_up(int fd)
+{
+	for (int to = 4095; to > fd; to /= 2) {
+		int high = fcntl(fd, F_DUPFD_CLOEXEC, to);
+
+		if (high < 0)
+			continue; /* above the limit */
+		close(fd);
+		return high;
+	}
+	return fd;
 }
 
 static int write_pid(int fd)
@@ -97,6 +136,7 @@ int pidfile_lock(const char *path, const char *instance, struct pidfile **ret, s
 	r = open_locked(path, instance, &p->fd, e);
 	if (r)
 		goto free_p;
+	p->fd = move_up(p->fd);
 	r = write_pid(p->fd);
 	if (r) {
 		errmsg_set(e, r, "%s: %s", path, strerror(-r));

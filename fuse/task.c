@@ -150,3 +150,14 @@ bool task_is_killed(pid_t tid)
 
 	return n >= 0 && task_parse_status(buf, (size_t)n, &killed) == 0 && killed;
 }
+
+bool task_is_ending(pid_t pid)
+{
+	char buf[4096];
+	ssize_t n = read_proc(pid, "status", buf, sizeof(buf));
+	bool killed;
+
+	if (n <= 0 || !task_parse_has_memory(buf, (size_t)n))
+		return true;
+	return task_parse_status(buf, (size_t)n, &killed) == 0 && killed;
+}
