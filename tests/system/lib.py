@@ -335,9 +335,10 @@ class Daemon:
             try:
                 if os.stat(self.mnt).st_dev == before:
                     return False
+                # A dead mount that is still there may answer the stat above from the kernel's cache.
+                os.statvfs(self.mnt)
             except OSError:
                 return False
-            os.statvfs(self.mnt)
             return True
 
         wait_for(serves, "fluxkvd serves its mount", timeout)
