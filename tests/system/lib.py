@@ -260,19 +260,24 @@ def left_behind(base, processes=True):
         faults += [f"mount left behind: {line.strip()}" for line in f if line.split()[1].startswith(base + "/")]
     for pid in filter(str.isdigit, os.listdir("/proc") if processes else []):
         with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/comm") as f:
-                if f.read().strip() == "fluxkvd" and process_state(int(pid)) not in "ZX":
+            with open(f"/proc/{pid}/comm") as f, open(f"/proc/{pid}/cmdline") as c:
+                if f.read().strip() == "fluxkvd" and base + "/" in c.read() and process_state(pid) not in "ZX":
                     faults.append(f"fluxkvd left behind: pid {pid}")
     return faults
 
 
-def process_state(pid):
-    """The letter of /proc/PID/stat; X: no such process."""
+def process_status(pid, word):
+    """A line of /proc/PID/status; None: no such process. (/proc/PID/stat would wait for a process in execve.)"""
     try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
+        with open(f"/proc/{pid}/status") as f:
+            return re.search(rf"^{word}:\s*(.*)$", f.read(), re.M).group(1)
+    except (OSError, AttributeError):
+        return None
+
+
+def process_state(pid):
+    """R, S, D, T, Z, ...; X: no such process."""
+    return (process_status(pid, "State") or "X")[0]
 
 
 def need_fluxkv():
@@ -333,13 +338,10 @@ class Daemon:
             if self.process.poll() is not None:
                 raise Failed(f"fluxkvd ends with {self.process.returncode}: {self.last_lines()}")
             try:
-                if os.stat(self.mnt).st_dev == before:
-                    return False
-                # A dead mount that is still there may answer the stat above from the kernel's cache.
-                os.statvfs(self.mnt)
+                os.statvfs(self.mnt) # a stat of a dead mount may come from the kernel's cache
+                return os.stat(self.mnt).st_dev != before
             except OSError:
                 return False
-            return True
 
         wait_for(serves, "fluxkvd serves its mount", timeout)
         self.ctx.announce(f"mount {os.minor(os.stat(self.mnt).st_dev)}")
@@ -510,11 +512,9 @@ def xattr_text(path, name):
 def stacks(pid):
     lines = []
     for tid in sorted(os.listdir(f"/proc/{pid}/task")) if os.path.isdir(f"/proc/{pid}/task") else []:
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/task/{tid}/comm") as c, open(f"/proc/{pid}/task/{tid}/wchan") as w, \
-                 open(f"/proc/{pid}/task/{tid}/stat") as s:
-                state = s.read().rpartition(")")[2].split()[0]
-                lines.append(f"  {tid} {c.read().strip()} {state} {w.read().strip()}")
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{tid}/wchan") as w:
+            task = f"{pid}/task/{tid}"
+            lines.append(f"  {tid} {process_status(task, 'Name')} {process_state(task)} {w.read().strip()}")
     return "\n".join(lines)
 
 
@@ -715,9 +715,7 @@ class Supervisor:
     def family(self):
         parents = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError):
-                with open(f"/proc/{pid}/stat") as f:
-                    parents[int(pid)] = int(f.read().rpartition(")")[2].split()[1])
+            parents[int(pid)] = int(process_status(pid, "PPid") or 0)
         found, grown = {self.child.pid}, True
         while grown:
             more = {p for p, parent in parents.items() if parent in found} - found

@@ -16,7 +16,8 @@ LOAD = """
 import errno, os, random, sys
 d, me = sys.argv[1], int(sys.argv[2])
 rng = random.Random(me)
-gone = (errno.ENOTCONN, errno.ECONNABORTED, errno.EIO, errno.ENOENT, errno.ENODEV, errno.EPERM, errno.EACCES)
+gone = (errno.ENOTCONN, errno.ECONNABORTED, errno.EIO, errno.ENOENT, errno.ENODEV, errno.EPERM, errno.EACCES,
+        errno.ESHUTDOWN)
 print("running", flush=True)
 n = 0
 while True:
