@@ -20,6 +20,8 @@
 #include "tests/bench/stamp.h"
 #include "tests/bench/stop.h"
 
+#define TIER_LEN 64
+
 struct refill {
 	struct bench *b;
 	struct target disk; /* the directory that fio reads in */
@@ -51,16 +53,28 @@ static int evict(struct bench *b, const char *path, uint64_t deadline)
 	return r < 0 ? fault_set(&b->fault, r, "cannot evict %s from memory: %s", path, e.text) : 0;
 }
 
-/* FluxKV says where a value is; elsewhere there is nothing to ask. */
-static int check_tier(struct bench *b, const char *path)
+/* FluxKV says where a value is; elsewhere there is nothing to ask, and tier is empty. */
+static void get_tier(const char *path, char tier[TIER_LEN])
 {
-	char tier[64];
-	ssize_t n = getxattr(path, "user.fluxkv.tier", tier, sizeof(tier) - 1);
+	ssize_t n = getxattr(path, "user.fluxkv.tier", tier, TIER_LEN - 1);
 
-	if (n < 0)
+	tier[n < 0 ? 0 : n] = '\0';
+}
+
+/* Evicts the value unless it is on the SSD only, as it must be afterwards. */
+static int settle(struct bench *b, const char *path, uint64_t deadline)
+{
+	char tier[TIER_LEN];
+	int r;
+
+	get_tier(path, tier);
+	if (!strcmp(tier, "ssd"))
 		return 0;
-	tier[n] = '\0';
-	if (strcmp(tier, "ssd"))
+	r = evict(b, path, deadline);
+	if (r < 0)
+		return r;
+	get_tier(path, tier);
+	if (*tier && strcmp(tier, "ssd"))
 		return fault_set(&b->fault, -EIO, "%s was evicted from memory, but is on '%s'", path, tier);
 	return 0;
 }
@@ -75,9 +89,7 @@ static int evict_set(struct refill *f, const struct set *s)
 	for (unsigned i = 0; r == 0 && i < s->n; i++) {
 		set_name(s->from + i, name);
 		snprintf(path, sizeof(path), "%s/%s", s->t->path, name);
-		r = evict(f->b, path, deadline);
-		if (r == 0)
-			r = check_tier(f->b, path);
+		r = settle(f->b, path, deadline);
 	}
 	return r;
 }

@@ -3,30 +3,55 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define STATUS_MAX (256u << 10)
 
-int status_parse(const char *json, size_t len, struct status *ret)
+/* Adds the value of the line that begins with the name and its labels. */
+static int add_counter(const char *text, const char *name, uint64_t *sum)
 {
-	json_int_t dram = 0, dram_far = 0, ssd = 0, ssd_far = 0, persists = 0, dropped = 0;
-	json_t *root = json_loadb(json, len, 0, NULL);
-	int r = root ? json_unpack(root, "{s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}}", "hits", "memory_local", &dram,
-				   "memory_remote", &dram_far, "ssd_local", &ssd, "ssd_remote", &ssd_far, "persists",
-				   "done", &persists, "dropped", &dropped)
-		     : -1;
+	size_t len = strlen(name);
+	char *end;
+	uint64_t v;
 
-	json_decref(root);
-	if (r < 0)
-		return -EBADMSG;
-	*ret = (struct status){.hits_dram = (uint64_t)(dram + dram_far),
-			       .hits_ssd = (uint64_t)(ssd + ssd_far),
-			       .persists = (uint64_t)persists,
-			       .dropped = (uint64_t)dropped};
-	return 0;
+	for (; text && *text; text = strchr(text, '\n'), text = text ? text + 1 : NULL) {
+		if (strncmp(text, name, len) || text[len] != ' ')
+			continue;
+		errno = 0;
+		v = strtoull(text + len + 1, &end, 10);
+		if (errno || end == text + len + 1)
+			return -EBADMSG;
+		*sum += v;
+		return 0;
+	}
+	return -EBADMSG;
+}
+
+int status_parse(const char *text, struct status *ret)
+{
+	struct status s = {0};
+	const struct {
+		const char *name;
+		uint64_t *sum;
+	} wanted[] = {
+	    {"fluxkv_hits_total{source=\"memory-local\"}", &s.hits_dram},
+	    {"fluxkv_hits_total{source=\"memory-remote\"}", &s.hits_dram},
+	    {"fluxkv_hits_total{source=\"ssd-local\"}", &s.hits_ssd},
+	    {"fluxkv_hits_total{source=\"ssd-remote\"}", &s.hits_ssd},
+	    {"fluxkv_persists_total", &s.persists},
+	    {"fluxkv_persist_dropped_total", &s.dropped},
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < sizeof(wanted) / sizeof(wanted[0]); i++)
+		r = add_counter(text, wanted[i].name, wanted[i].sum);
+	if (r == 0)
+		*ret = s;
+	return r;
 }
 
 int status_read(const struct target *t, struct status *ret)
@@ -39,14 +64,15 @@ int status_read(const struct target *t, struct status *ret)
 
 	if (!target_is_fluxkv(t))
 		return -ENODATA;
-	snprintf(path, sizeof(path), "%s/.fluxkv/status", t->mount.root);
+	snprintf(path, sizeof(path), "%s/.fluxkv/metrics", t->mount.root);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	while ((n = read(fd, text + len, sizeof(text) - len)) > 0)
+	while ((n = read(fd, text + len, sizeof(text) - 1 - len)) > 0)
 		len += (size_t)n;
 	close(fd);
-	return n < 0 ? -EIO : status_parse(text, len, ret);
+	text[len] = '\0';
+	return n < 0 ? -EIO : status_parse(text, ret);
 }
 
 struct status status_since(const struct status *now, const struct status *before)

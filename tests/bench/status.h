@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a FluxKV mount says about itself in its virtual file .fluxkv/status: counters, to be read before and after the
+ * What a FluxKV mount says about itself in its virtual file .fluxkv/metrics: counters, to be read before and after the
  * work. No state; main thread.
  */
 #ifndef TESTS_BENCH_STATUS_H
 #define TESTS_BENCH_STATUS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "tests/bench/target.h"
@@ -18,8 +17,8 @@ struct status {
 
 /* 0, -ENODATA if the target is on another file system, or another negative errno. */
 int status_read(const struct target *t, struct status *ret);
-/* The counters in the file's text. Pure. 0 or -EBADMSG. */
-int status_parse(const char *json, size_t len, struct status *ret);
+/* The counters in the file's text, a NUL-terminated string. Pure. 0, or -EBADMSG if one is not there. */
+int status_parse(const char *text, struct status *ret);
 /* What was counted since before. */
 struct status status_since(const struct status *now, const struct status *before);
 

@@ -110,10 +110,10 @@ def small_files(ctx):
 
 @test()
 def refill_with_a_command(ctx):
-    """On a plain directory the command says which files were to be evicted, and fails until it has been asked twice."""
+    """A command that notes which files were to be evicted, and says no until it has been asked twice."""
     if not shutil.which("fio"):
         raise Skip("needs fio")
-    d, ssd, asked = ctx.dir(), ctx.temp("ssd"), f"{ctx.temp('asked')}/list"
+    d, ssd, asked = ctx.temp("plain"), ctx.temp("ssd"), f"{ctx.temp('asked')}/list"
     command = f'echo "$@" >> {asked}; test $(grep -c "$1" {asked}) -ge 2'
     out = measure(ctx, "refill", d, "--runs=2", "--warmup=0", "--size=256KiB", "--total=1MiB", f"--ssd-dir={ssd}",
                   f"--evict-cmd={command}")

@@ -276,4 +276,25 @@ def read_your_writes_before_the_first_close(ctx):
     check_bytes(read_file(f"{d}/renamed")[-16:], b"after the rename", "the end of the renamed file")
 
 
+@test()
+def what_follows_a_close_at_once_holds(ctx):
+    """RELEASE comes after close has returned: an unlink or a rename in between must not be undone by it."""
+    d = ctx.dir()
+    for size in (0, 1, 70000):
+        for i in range(1000):
+            for name in ("gone", f"temp{i}"):
+                fd = os.open(f"{d}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                if size:
+                    os.write(fd, bytes(size))
+                os.close(fd)
+                if name == "gone":
+                    os.unlink(f"{d}/gone")
+                else:
+                    os.rename(f"{d}/{name}", f"{d}/final{i}")
+        same(sorted(os.listdir(d)), sorted(f"final{i}" for i in range(1000)), f"names, files of {size} bytes")
+        for i in range(1000):
+            os.unlink(f"{d}/final{i}")
+        same(os.listdir(d), [], f"names after all were removed, files of {size} bytes")
+
+
 run(globals())
