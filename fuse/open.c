@@ -210,7 +210,7 @@ static void open_private(fuse_req_t req, struct inode *i, struct fuse_file_info 
 	if (!o->handle)
 		op_err(&o->n.op, -ENOMEM);
 	else if (fi->flags & O_TRUNC)
-		put_truncate(hold.put, 0, truncated_cb, o);
+		put_empty(hold.put, truncated_cb, o);
 	else
 		give_out(o);
 	op_started(&o->n.op);

@@ -375,13 +375,14 @@ static void unlock_put(struct put *p)
 	put_unref(p);
 }
 
-/* The put still has the name. It may have been published and have left it while its lock was waited for. */
+/*
+ * p or, for NULL, nobody has the name: a put may have been published and have left it, or another have come, while a
+ * lock was waited for.
+ */
 static bool has_name(struct node *n, struct put *p, uint64_t dir, const char *name)
 {
 	bool has;
 
-	if (!p)
-		return true;
 	pthread_mutex_lock(&n->overlay.lock);
 	has = overlay_find(n, dir, name) == p;
 	pthread_mutex_unlock(&n->overlay.lock);
@@ -397,7 +398,7 @@ static void lock_names(struct name_op *op, const char *to, struct put **ret_from
 		lock_puts(a, b);
 		*ret_from = a;
 		*ret_to = b;
-		if (has_name(op->n, a, op->dir, op->name) && has_name(op->n, b, op->to_dir, to))
+		if (has_name(op->n, a, op->dir, op->name) && (!to || has_name(op->n, b, op->to_dir, to)))
 			return;
 		unlock_put(a);
 		unlock_put(b);
@@ -552,35 +553,55 @@ static int lookup_wait_msg(struct name_op *op)
 	return m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
 }
 
-/* A version that no master knows yet gets its new name: the reservation tells whether it may lie there. */
-static int rename_unpublished(struct name_op *op, struct put *p)
+static int reserve(struct put *p, uint64_t dir, const char *name)
 {
-	struct msg *m;
-	int r;
+	struct msg *m = msg_new(MSG_PUT_RESERVE);
 
-	if (op->flags & RENAME_NOREPLACE) {
-		struct put *there = exposed_put(op->n, op->to_dir, op->to);
+	if (!m)
+		return -ENOMEM;
+	m->u.put.ticket = p->ticket;
+	m->u.put.dir = dir;
+	memcpy(m->u.put.name, name, strlen(name) + 1);
+	return node_call_wait(p->n, m, NULL);
+}
 
-		if (there) {
-			put_unref(there);
-			return -EEXIST;
-		}
-		r = lookup_wait_msg(op);
-		if (r != -ENOENT)
-			return r ? r : -EEXIST;
-	}
-	if (p->ticket) {
-		m = msg_new(MSG_PUT_RESERVE);
-		if (!m)
-			return -ENOMEM;
-		m->u.put.ticket = p->ticket;
-		m->u.put.dir = op->to_dir;
-		memcpy(m->u.put.name, op->to, sizeof(op->to));
-		r = node_call_wait(op->n, m, NULL);
-		if (r < 0)
-			return r;
-	}
-	return overlay_move(op, p);
+/* NOREPLACE for a name that has a private version. */
+static bool put_is_there(struct name_op *op)
+{
+	struct put *there = exposed_put(op->n, op->to_dir, op->to);
+
+	put_unref(there);
+	return there;
+}
+
+/*
+ * A version that the master does not know yet; the reservation tells whether it may lie there. What the master has
+ * under the new name lies hidden below the private version from now on, and goes where that goes: it is renamed with
+ * it, removed with it, replaced by its publish.
+ */
+static int rename_unpublished(struct name_op *op, struct put *p, struct put *over)
+{
+	int r = lookup_wait_msg(op);
+	bool hides = r == 0;
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if ((op->flags & RENAME_NOREPLACE) && (hides || put_is_there(op)))
+		return -EEXIST;
+	r = 0;
+	/* One that has the name reserved, by its own creation or rename, is about to lose it. */
+	if (p->ticket && over && over->ticket)
+		r = reserve(over, 0, "");
+	if (p->ticket && !r)
+		r = reserve(p, op->to_dir, op->to);
+	if (!r)
+		r = overlay_move(op, p);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&p->lock);
+	p->on_master = hides;
+	pthread_mutex_unlock(&p->lock);
+	return 0;
 }
 
 static int rename_published(struct name_op *op, struct put *p)
@@ -588,19 +609,16 @@ static int rename_published(struct name_op *op, struct put *p)
 	struct msg *m;
 	int r;
 
-	if (op->flags & RENAME_NOREPLACE) {
-		struct put *there = exposed_put(op->n, op->to_dir, op->to);
-
-		if (there) {
-			put_unref(there);
-			return -EEXIST;
-		}
-	}
+	if ((op->flags & RENAME_NOREPLACE) && put_is_there(op))
+		return -EEXIST;
 	m = rename_msg(op);
 	r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
 	if (r < 0)
 		return r;
 	rename_forget(op, 0);
+	/* It may have the old name reserved, which is free now. */
+	if (p->ticket)
+		reserve(p, 0, "");
 	return overlay_move(op, p);
 }
 
@@ -639,7 +657,7 @@ static void rename_job(struct work *w)
 
 	lock_names(op, op->to, &from, &to);
 	if (from)
-		r = put_is_on_master(from) ? rename_published(op, from) : rename_unpublished(op, from);
+		r = put_is_on_master(from) ? rename_published(op, from) : rename_unpublished(op, from, to);
 	else if (to)
 		r = rename_over_put(op, to);
 	else

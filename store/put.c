@@ -108,11 +108,20 @@ bool put_is_exposed(struct put *p)
 
 void put_detach_locked(struct put *p)
 {
+	struct msg *m = NULL;
+
 	overlay_remove(p->n, p);
 	pthread_mutex_lock(&p->lock);
 	p->exposed = false;
 	p->on_master = false;
+	/* It may have the name reserved. Whoever makes it anew asks the master behind this. */
+	if (p->ticket)
+		m = msg_new(MSG_PUT_RESERVE);
+	if (m)
+		m->u.put.ticket = p->ticket;
 	pthread_mutex_unlock(&p->lock);
+	if (m)
+		node_call(p->n, m, NULL, NULL);
 }
 
 void put_detach(struct put *p)

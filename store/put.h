@@ -68,6 +68,11 @@ bool put_write_ready(struct put *p, uint64_t off, size_t len);
 /* At the present end of file (O_APPEND); atomic against other appends. */
 void put_append(struct put *p, const void *buf, size_t len, node_done_fn fn, void *arg);
 void put_truncate(struct put *p, uint64_t size, node_done_fn fn, void *arg);
+/*
+ * What open(O_TRUNC) does: put_truncate() to 0, but not a write that the next put_flush() would publish. A shell
+ * closes a duplicate of its redirection before the program has written anything.
+ */
+void put_empty(struct put *p, node_done_fn fn, void *arg);
 /* Grants and allocates [off, off + len), and makes the file that long unless keep_size. */
 void put_allocate(struct put *p, uint64_t off, uint64_t len, bool keep_size, node_done_fn fn, void *arg);
 

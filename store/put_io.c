@@ -384,6 +384,7 @@ enum io_kind {
 	IO_WRITE,
 	IO_APPEND,
 	IO_TRUNCATE,
+	IO_EMPTY,
 	IO_ALLOCATE,
 	IO_READ,
 };
@@ -462,14 +463,14 @@ int put_trim(struct put *p, uint64_t size)
 	return r;
 }
 
-static int truncate_slow(struct put *p, uint64_t size)
+static int truncate_slow(struct put *p, uint64_t size, bool by_open)
 {
-	bool changed = size != p->size; /* put_unshare() cuts too */
+	bool written = size != p->size && !by_open; /* put_unshare() cuts too */
 	int r = 0;
 
 	if (size > INT64_MAX)
 		return -EFBIG;
-	if (size == p->size && !p->born)
+	if (size == p->size && !p->born && !by_open)
 		return 0;
 	if (p->state == PUT_CLEAN && size == 0) {
 		/* Nothing of the old version is wanted: no copy. */
@@ -485,7 +486,7 @@ static int truncate_slow(struct put *p, uint64_t size)
 	}
 	if (r == 0) {
 		pthread_mutex_lock(&p->lock);
-		p->dirty = p->dirty || changed;
+		p->dirty = p->dirty || written;
 		p->born = p->born || size == 0;
 		p->size = size;
 		p->attr.mtime_ns = p->attr.ctime_ns = clock_real_ns();
@@ -536,7 +537,8 @@ static void io_job(struct work *w)
 		r = write_slow(p, p->size, op->buf, op->len);
 		break;
 	case IO_TRUNCATE:
-		r = truncate_slow(p, op->off);
+	case IO_EMPTY:
+		r = truncate_slow(p, op->off, op->kind == IO_EMPTY);
 		break;
 	default:
 		r = allocate_slow(p, op->off, op->len, op->keep_size);
@@ -578,6 +580,13 @@ void put_write(struct put *p, uint64_t off, const void *buf, size_t len, node_do
 void put_append(struct put *p, const void *buf, size_t len, node_done_fn fn, void *arg)
 {
 	struct io_op op = {.kind = IO_APPEND, .buf = buf, .len = len, .fn = fn, .arg = arg};
+
+	io_submit(p, &op);
+}
+
+void put_empty(struct put *p, node_done_fn fn, void *arg)
+{
+	struct io_op op = {.kind = IO_EMPTY, .fn = fn, .arg = arg};
 
 	io_submit(p, &op);
 }

@@ -547,6 +547,8 @@ static int op_rename(struct world *w)
 {
 	struct name *from = some_name(w, true), *to = &w->names[below(w, w->nnames)];
 	unsigned flags = chance(w, 25) ? RENAME_NOREPLACE : 0;
+	bool written;
+	int ret;
 
 	if (!from)
 		return 0;
@@ -563,8 +565,11 @@ static int op_rename(struct world *w)
 	still_there(from);
 	name_set(to, from->file);
 	name_drop(from);
-	/* It may have published what its writer has so far, and it may not. */
-	return to->file->state == FILE_DIRTY ? file_published(w, to->file) : 0;
+	/* It may have published what its writer has so far, and it may not: then the next close does. */
+	written = to->file->written;
+	ret = to->file->state == FILE_DIRTY ? file_published(w, to->file) : 0;
+	to->file->written = written;
+	return ret;
 }
 
 static int op_unlink(struct world *w)
