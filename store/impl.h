@@ -51,6 +51,7 @@ enum block_flags {
 	BLOCK_TEMP = 1 << 6,	/* the memory copy is no replica: it goes with its last holder */
 	BLOCK_HELD = 1 << 7,	/* has an ssd_hold() */
 	BLOCK_SUM = 1 << 8,	/* sum is known */
+	BLOCK_DUE = 1 << 9,	/* the master will ask for a copy on the SSD tier: not to be lost before */
 };
 
 struct block_wait;
@@ -396,15 +397,16 @@ struct put {
 	enum put_state state;
 	unsigned handles; /* all of them */
 	unsigned writers; /* of them */
-	unsigned users;	 /* reads and writes of the files at this moment */
-	unsigned frozen; /* jobs that keep new users out */
-	bool dirty;	 /* bytes were written since the open or the last publish */
-	bool born;	 /* new, or emptied by its open: published at the last release at the latest */
-	bool abandoned;	 /* its writer was killed */
-	bool over;	 /* the last writer is gone, and its name: neither comes back */
-	bool on_master;	 /* the master has an object under the name: what it was made from or published as */
-	bool excl;	 /* the name is reserved there */
-	uint64_t ticket; /* 0: none */
+	unsigned users;	  /* reads and writes of the files at this moment */
+	unsigned frozen;  /* jobs that keep new users out */
+	bool dirty;	  /* bytes were written since the open or the last publish */
+	bool born;	  /* new, or emptied by its open: published at the last release at the latest */
+	bool abandoned;	  /* its writer was killed */
+	bool persist;	  /* the master will ask for copies on the SSD tier */
+	bool over;	  /* the last writer is gone, and its name: neither comes back */
+	bool on_master;	  /* the master has an object under the name: what it was made from or published as */
+	bool excl;	  /* the name is reserved there */
+	uint64_t ticket;  /* 0: none */
 	uint64_t size;
 	struct put_block *blocks;
 	size_t n_blocks;
