@@ -51,7 +51,6 @@ enum block_flags {
 	BLOCK_TEMP = 1 << 6,	/* the memory copy is no replica: it goes with its last holder */
 	BLOCK_HELD = 1 << 7,	/* has an ssd_hold() */
 	BLOCK_SUM = 1 << 8,	/* sum is known */
-	BLOCK_DUE = 1 << 9,	/* the master will ask for a copy on the SSD tier: not to be lost before */
 };
 
 struct block_wait;
@@ -397,16 +396,15 @@ struct put {
 	enum put_state state;
 	unsigned handles; /* all of them */
 	unsigned writers; /* of them */
-	unsigned users;	  /* reads and writes of the files at this moment */
-	unsigned frozen;  /* jobs that keep new users out */
-	bool dirty;	  /* bytes were written since the open or the last publish */
-	bool born;	  /* new, or emptied by its open: published at the last release at the latest */
-	bool abandoned;	  /* its writer was killed */
-	bool persist;	  /* the master will ask for copies on the SSD tier */
-	bool over;	  /* the last writer is gone, and its name: neither comes back */
-	bool on_master;	  /* the master has an object under the name: what it was made from or published as */
-	bool excl;	  /* the name is reserved there */
-	uint64_t ticket;  /* 0: none */
+	unsigned users;	 /* reads and writes of the files at this moment */
+	unsigned frozen; /* jobs that keep new users out */
+	bool dirty;	 /* bytes were written since the open or the last publish */
+	bool born;	 /* new, or emptied by its open: published at the last release at the latest */
+	bool abandoned;	 /* its writer was killed */
+	bool over;	 /* the last writer is gone, and its name: neither comes back */
+	bool on_master;	 /* the master has an object under the name: what it was made from or published as */
+	bool excl;	 /* the name is reserved there */
+	uint64_t ticket; /* 0: none */
 	uint64_t size;
 	struct put_block *blocks;
 	size_t n_blocks;
@@ -415,7 +413,7 @@ struct put {
 	struct msg_attr attr; /* mode, uid, gid, times, flags, expires_ns */
 	uint8_t *xattrs;
 	size_t xattrs_len;
-	bool xattrs_known;	     /* false: those of base_id, not fetched yet */
+	bool xattrs_known;	     /* false: those of base_id are newer, not fetched yet */
 	struct put_waiter *flushers; /* wait for the publish on its way */
 	uint32_t late_mask;	     /* MSG_SET_*: attributes that changed while it was */
 	bool late_xattrs;
@@ -432,6 +430,8 @@ bool put_is_exposed(struct put *p);
 void put_detach(struct put *p);
 /* Same, with overlay.lock held. */
 void put_detach_locked(struct put *p);
+/* The published version's attributes change: so do those of the private one that made it and may publish again. */
+void put_follow_base(struct node *n, const struct msg_attr *a, uint32_t mask);
 
 /* PutStart for a put without a ticket, then it is PUT_OPEN. In a job, with p->work held. */
 int put_start_wait(struct put *p, uint64_t guess);

@@ -293,6 +293,7 @@ void node_getattr(struct node *n, uint64_t id, node_entry_fn fn, void *arg)
 void node_setattr(struct node *n, const struct msg_attr *a, uint32_t mask, node_entry_fn fn, void *arg)
 {
 	names_forget_id(n, a->id);
+	put_follow_base(n, a, mask);
 	attr_op(n, MSG_SETATTR, a, mask, fn, arg);
 }
 

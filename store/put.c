@@ -172,7 +172,6 @@ static int take_ticket(struct put *p, const struct msg *m)
 {
 	p->ticket = m->u.put.ticket;
 	p->block_size = m->u.put.block_size;
-	p->persist = m->u.put.persist_to_ssd;
 	if (!p->block_size || m->n_items < 1)
 		return -EPROTO;
 	p->blocks = calloc(1, sizeof(*p->blocks));
@@ -433,6 +432,11 @@ static struct put *joinable(struct node *n, uint64_t dir, const char *name, cons
 		return NULL;
 	pthread_mutex_lock(&p->lock);
 	same = !p->over && (p->exposed || p->base_id == a->id);
+	/* Since its publish, attributes and xattrs were changed under the published version's inode. */
+	if (same && !p->exposed) {
+		p->attr = *a;
+		p->xattrs_known = false;
+	}
 	if (same)
 		p->exposed = true;
 	pthread_mutex_unlock(&p->lock);
@@ -549,6 +553,21 @@ static void apply_attr(struct msg_attr *to, const struct msg_attr *a, uint32_t m
 	to->ctime_ns = clock_real_ns();
 }
 
+void put_follow_base(struct node *n, const struct msg_attr *a, uint32_t mask)
+{
+	if (!count_get(n, private_versions))
+		return;
+	pthread_mutex_lock(&n->overlay.lock);
+	for (size_t i = 0; i < OVERLAY_SLOTS; i++)
+		for (struct put *p = n->overlay.slots[i]; p; p = p->next) {
+			pthread_mutex_lock(&p->lock);
+			if (!p->exposed && p->base_id == a->id)
+				apply_attr(&p->attr, a, mask);
+			pthread_mutex_unlock(&p->lock);
+		}
+	pthread_mutex_unlock(&n->overlay.lock);
+}
+
 struct forward_op {
 	node_done_fn fn;
 	void *arg;
@@ -632,12 +651,15 @@ static void base_xattrs(void *arg, int err, const uint8_t *blob, size_t len)
 {
 	struct xattr_op *op = arg;
 
-	if (err == 0) {
-		pthread_mutex_lock(&op->p->lock);
-		if (!op->p->xattrs_known)
-			err = keep_xattrs(op->p, blob, len);
-		pthread_mutex_unlock(&op->p->lock);
+	pthread_mutex_lock(&op->p->lock);
+	if (err == 0 && !op->p->xattrs_known)
+		err = keep_xattrs(op->p, blob, len);
+	/* The base has expired: what is known of it will do. */
+	if (err == -ENOENT) {
+		op->p->xattrs_known = true;
+		err = 0;
 	}
+	pthread_mutex_unlock(&op->p->lock);
 	if (err < 0)
 		op->fn(op->arg, err, NULL, 0);
 	else

@@ -76,8 +76,6 @@ static struct version *index_blocks(struct put *p, const struct msg_attr *a)
 				index_spilled(p, b);
 			else
 				block_has_memory(n, b, p->blocks[i].alloc);
-			if (p->persist && n->ssd && !p->blocks[i].spilled)
-				b->flags |= BLOCK_DUE;
 			if (v) {
 				b->holders++;
 				v->blocks[i] = b;
@@ -156,6 +154,8 @@ static void send_late(struct put *p)
 		node_setxattrs(p->n, a.id, p->xattrs, p->xattrs_len, late_xattrs_done, NULL);
 	p->late_mask = 0;
 	p->late_xattrs = false;
+	/* From now on they are changed under the published version's inode, too. */
+	p->xattrs_known = false;
 }
 
 static void publish_answer(void *arg, const struct msg *m)

@@ -218,6 +218,27 @@ def a_new_version_starts_as_a_copy(ctx):
 
 
 @test(fluxkv=True)
+def attributes_changed_between_two_publishes(ctx):
+    """Set on the published version's inode, while its writer is open or just closed: the next version has them."""
+    d = ctx.dir()
+    fd = os.open(f"{d}/open", os.O_CREAT | os.O_RDWR)
+    os.write(fd, b"a")
+    os.fsync(fd)
+    os.setxattr(f"{d}/open", "user.a", b"1")
+    os.chmod(f"{d}/open", 0o601)
+    os.write(fd, b"b")
+    os.close(fd)
+    same((os.getxattr(f"{d}/open", "user.a"), os.stat(f"{d}/open").st_mode & 0o777), (b"1", 0o601), "writer open")
+    for i in range(300):
+        write_file(f"{d}/{i}", b"first")
+        os.setxattr(f"{d}/{i}", "user.a", b"%d" % i)
+        os.chmod(f"{d}/{i}", 0o602)
+        with open(f"{d}/{i}", "r+b") as f:
+            f.write(b"second")
+        same((os.getxattr(f"{d}/{i}", "user.a"), os.stat(f"{d}/{i}").st_mode & 0o777), (b"%d" % i, 0o602), f"file {i}")
+
+
+@test(fluxkv=True)
 def readers_race_with_writers_in_place(ctx):
     """In-place overwrites (fopen "wb") on one node: whoever opens a published version reads it whole."""
     d = ctx.dir()
