@@ -9,11 +9,11 @@
 # shellcheck disable=SC2086 # lists of words are split
 set -eu
 
-build="autoconf automake gcc make pkg-config libc6-dev libfuse3-dev liburing-dev libsqlite3-dev libcyaml-dev
+build="autoconf automake gcc make pkg-config libc6-dev libfuse3-dev liburing-dev libsqlite3-dev libyaml-dev
 	libjansson-dev libxxhash-dev libsystemd-dev check fuse3 mount python3"
 tests="python3-numpy fio e2fsprogs util-linux strace mandoc systemd"
 ci="clang"
-fedora="autoconf automake gcc make pkgconf-pkg-config fuse3-devel liburing-devel sqlite-devel libcyaml-devel
+fedora="autoconf automake gcc make pkgconf-pkg-config fuse3-devel liburing-devel sqlite-devel libyaml-devel
 	jansson-devel xxhash-devel systemd-devel check-devel fuse3 python3"
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
@@ -34,7 +34,7 @@ esac
 
 if ! command -v apt-get >/dev/null; then
 	# Somebody else's package manager: look whether the libraries are there, and name the packages if not.
-	pkg-config --exists fuse3 liburing sqlite3 libcyaml jansson libxxhash libsystemd 2>/dev/null &&
+	pkg-config --exists fuse3 liburing sqlite3 yaml-0.1 jansson libxxhash libsystemd 2>/dev/null &&
 		command -v automake >/dev/null && exit 0
 	say "this is not Debian or Ubuntu; install these yourself (names as on Fedora):" $fedora
 	exit 1
