@@ -23,11 +23,19 @@ fail() {
 	printf '\nquickstart: %s\n' "$*" >&2
 	exit 1
 }
+# A command that nobody thought could fail. Where the daemon is no more, that is why.
+unexpected() {
+	local line=$1
+	[ -z "$pid" ] || alive "$pid" || fail "fluxkvd has died: $(tail -n 1 "$dir/run/quickstart/fluxkvd.log")"
+	fail "line $line of $0 failed, see above"
+}
 
 pid_of_daemon() { cat "$dir/run/quickstart/fluxkvd.pid" 2>/dev/null || true; }
+alive() { grep -qs '^State:[[:space:]]*[^XZ]' "/proc/$1/status"; }
+# gone PID TENTHS: waits until the process has ended
 gone() {
-	for _ in $(seq 150); do
-		[ -e "/proc/$1" ] || return 0
+	for _ in $(seq "$2"); do
+		alive "$1" || return 0
 		sleep 0.1
 	done
 	return 1
@@ -39,9 +47,9 @@ clean_up() {
 	trap - EXIT INT TERM HUP
 	if [ -n "$dir" ] && [ "$keep" != mounted ]; then
 		[ -n "$pid" ] || pid=$(pid_of_daemon)
-		if [ -n "$pid" ] && [ -e "/proc/$pid" ]; then
+		if [ -n "$pid" ] && alive "$pid"; then
 			kill -TERM "$pid" 2>/dev/null || true
-			gone "$pid" || kill -KILL "$pid" 2>/dev/null || true
+			gone "$pid" 150 || kill -KILL "$pid" 2>/dev/null || true
 		fi
 		for m in "$dir/mnt" "$dir/run/quickstart/segment"; do
 			! grep -qF " $m " /proc/self/mounts || umount -l "$m" || true
@@ -69,6 +77,7 @@ esac
 [ -c /dev/fuse ] || modprobe fuse 2>/dev/null || true
 [ -c /dev/fuse ] || fail "there is no /dev/fuse: load the module (modprobe fuse), or give the container --device /dev/fuse"
 trap clean_up EXIT
+trap 'unexpected $LINENO' ERR
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
@@ -91,7 +100,7 @@ step mount
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/fluxkv-quickstart.XXXXXX")
 mnt=$dir/mnt
 mkdir "$dir/ssd" "$dir/mnt" "$dir/made"
-have=$(df --output=avail -m "$dir" | tail -n 1)
+have=$(($(df --output=avail -m "$dir" | tail -n 1)))
 [ "$have" -ge "$NEED_MIB" ] || fail "$dir has $have MiB free and $NEED_MIB are needed: set TMPDIR to a larger disk"
 options="dram=$DRAM,ssd=$dir/ssd:$SSD,instance=quickstart,run_dir=$dir/run,state_dir=$dir/state"
 # Blocks wait in DRAM until the SSD has them, however slow it is here: nothing may be lost in this run.
@@ -206,6 +215,8 @@ END
 fi
 step unmount
 umount "$mnt" || fail "umount failed"
-gone "$pid" || fail "fluxkvd (pid $pid) has not ended 15 s after umount"
+# It ends with its mount. A mount namespace that was made meanwhile (a container's) has a copy: then it has to be asked.
+gone "$pid" 20 || kill -TERM "$pid" 2>/dev/null || true
+gone "$pid" 150 || fail "fluxkvd (pid $pid) has not ended 15 s after umount"
 pid=
 did "done, fluxkvd has ended; $dir is removed, the build stays in $bin"
