@@ -20,7 +20,9 @@
 #define PIECE ((size_t)4 << 20)
 #define PIECE_ALIGN ((size_t)2 << 20)
 
-static volatile sig_atomic_t interrupted;
+/* What a signal takes away: the file that was begun. doomed_set guards it against a half-written name. */
+static char doomed[PATH_MAX];
+static volatile sig_atomic_t doomed_set;
 
 struct transfer {
 	const char *from, *to; /* as the person named them */
@@ -32,20 +34,46 @@ struct transfer {
 	bool quiet;
 };
 
+/* A flag would be seen too late by a read that blocks. Without its name the file is not published at the exit. */
 static void on_signal(int sig)
 {
-	interrupted = sig;
+	static const char line[] = "\nfluxkv: interrupted; nothing was stored\n";
+
+	if (doomed_set)
+		unlink(doomed);
+	if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0)
+		_exit(CLI_FAILED);
+	_exit(CLI_FAILED);
 }
 
-/* Without SA_RESTART: a read from a terminal or a pipe ends, and what was begun is removed. */
 static void catch_signals(void)
 {
 	struct sigaction sa = {.sa_handler = on_signal};
 
+	sigfillset(&sa.sa_mask);
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
 	signal(SIGPIPE, SIG_IGN);
+}
+
+/* Opens a file that a signal removes. No signal comes between the two. */
+static int open_doomed(const char *path, mode_t mode)
+{
+	sigset_t all, old;
+	int fd, err;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &old);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	err = errno;
+	if (fd >= 0) {
+		snprintf(doomed, sizeof(doomed), "%s", path);
+		doomed_set = 1;
+	}
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	errno = err;
+	return fd;
 }
 
 static int write_all(int fd, const char *buf, size_t len, uint64_t *written)
@@ -53,7 +81,7 @@ static int write_all(int fd, const char *buf, size_t len, uint64_t *written)
 	while (len) {
 		ssize_t n = write(fd, buf, len);
 
-		if (n < 0 && errno == EINTR && !interrupted)
+		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return -errno;
@@ -72,7 +100,7 @@ static ssize_t read_piece(int fd, char *buf, size_t len)
 	while (have < len) {
 		ssize_t n = read(fd, buf + have, len - have);
 
-		if (n < 0 && errno == EINTR && !interrupted)
+		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return -errno;
@@ -101,10 +129,6 @@ static int copy_pieces(struct transfer *t, char *buf, struct progress *p, uint64
 		ssize_t n = read_piece(t->in, buf, PIECE);
 		int r;
 
-		if (interrupted) {
-			cli_error("%s: interrupted after %" PRIu64 " bytes; nothing was stored", t->to, *written);
-			return CLI_FAILED;
-		}
 		if (n < 0) {
 			cli_error("%s: reading fails after %" PRIu64 " bytes: %s", t->from, *written,
 				  strerror((int)-n));
@@ -113,7 +137,7 @@ static int copy_pieces(struct transfer *t, char *buf, struct progress *p, uint64
 		if (!n)
 			return CLI_OK;
 		r = write_all(t->out, buf, (size_t)n, written);
-		if (r && !interrupted)
+		if (r)
 			return out_error(t, r, *written);
 		progress_add(p, (uint64_t)n);
 	}
@@ -159,7 +183,7 @@ static int open_temp(struct transfer *t, mode_t mode)
 	for (unsigned try = 0; try < 100; try++) {
 		if (temp_name(t, try))
 			return -ENAMETOOLONG;
-		t->out = open(t->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+		t->out = open_doomed(t->temp, mode);
 		if (t->out >= 0)
 			return 0;
 		if (errno != EEXIST)
@@ -182,6 +206,7 @@ static int finish(struct transfer *t, int r)
 		cli_error("%s: renaming it into place fails: %s", t->to, strerror(errno));
 		r = CLI_FAILED;
 	}
+	doomed_set = 0;
 	if (r && t->temp[0])
 		unlink(t->temp);
 	return r;

@@ -339,9 +339,12 @@ class Daemon:
                 raise Failed(f"fluxkvd ends with {self.process.returncode}: {self.last_lines()}")
             try:
                 os.statvfs(self.mnt) # a stat of a dead mount may come from the kernel's cache
-                return os.stat(self.mnt).st_dev != before
+                if os.stat(self.mnt).st_dev == before:
+                    return False
             except OSError:
                 return False
+            # The tool can ask a moment later than the mount serves.
+            return os.path.exists(self.options.get("control_socket") or self.socket)
 
         wait_for(serves, "fluxkvd serves its mount", timeout)
         self.ctx.announce(f"mount {os.minor(os.stat(self.mnt).st_dev)}")
