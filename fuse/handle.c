@@ -26,7 +26,8 @@ static void end_put(struct fs *fs, struct handle *h)
 {
 	if (h->h_writable) {
 		atomic_fetch_sub(&fs->writers, 1);
-		atomic_fetch_sub(&h->h_inode->i_writers, 1);
+		if (atomic_fetch_sub(&h->h_inode->i_writers, 1) == 1)
+			notify_idle(fs->notify, h->h_inode->i_id);
 	}
 	if (!h->h_direct)
 		atomic_fetch_sub(&h->h_inode->i_cached, 1);

@@ -269,6 +269,9 @@ void notify_stop(struct notify *n);
 struct notify *notify_free(struct notify *n);
 /* The name's dentry is to be dropped. May wait for room in the queue: for threads of the node only. */
 void notify_entry(struct notify *n, uint64_t dir, const char *name);
+/* A private version's inode has lost its last writer: in a while the kernel forgets its name, and so the inode. Never
+ * waits; what is too much is not told. */
+void notify_idle(struct notify *n, uint64_t ino);
 /* The pages of a range of the inode are to be dropped, then op answered with written bytes. Never waits. */
 void notify_pages_then_write(struct notify *n, uint64_t ino, uint64_t off, size_t len, struct op *op);
 /* The node's event. */

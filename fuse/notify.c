@@ -24,6 +24,7 @@ struct note {
 	size_t len;
 	struct op *op; /* a write to answer; NULL: this is about a name */
 	bool again;    /* tried before */
+	bool idle;     /* ino is a private version's that nobody writes any more; its name is found when it is due */
 	char name[];
 };
 
@@ -72,6 +73,25 @@ void notify_entry(struct notify *n, uint64_t dir, const char *name)
 	free(t);
 }
 
+void notify_idle(struct notify *n, uint64_t ino)
+{
+	struct note *t = note_new(ino, "");
+
+	if (!t)
+		return;
+	t->idle = t->again = true;
+	t->at_ns = clock_ns() + AGAIN_NS;
+	pthread_mutex_lock(&n->lock);
+	if (n->n < QUEUE_MAX && !n->stop) {
+		list_add_tail(&t->link, &n->later);
+		n->n++;
+		t = NULL;
+		pthread_cond_signal(&n->wake);
+	}
+	pthread_mutex_unlock(&n->lock);
+	free(t);
+}
+
 /* Readers through the page cache may have read old bytes back in while the write was under way. */
 void notify_pages_then_write(struct notify *n, uint64_t ino, uint64_t off, size_t len, struct op *op)
 {
@@ -108,12 +128,30 @@ void notify_gone(void *arg, uint64_t put_id, uint64_t dir, const char *name)
 	inode_unref(fs->inodes, i);
 }
 
+/* Under the name the kernel would keep the inode, and the inode the private version, for as long as it has memory. */
+static void tell_idle(struct fs *fs, uint64_t ino)
+{
+	struct inode *i = inode_get(fs->inodes, ino);
+	char name[MSG_NAME_MAX + 1];
+	uint64_t dir;
+
+	if (i && !atomic_load(&i->i_writers) && inode_get_name(fs->inodes, i, &dir, name) == 0) {
+		count_add(fs, invalidations, 1);
+		fuse_lowlevel_notify_inval_entry(fs->se, dir, name, strlen(name));
+	}
+	inode_unref(fs->inodes, i);
+}
+
 /* False: the kernel does not know the name, or does not yet, as our answer to its lookup is still on its way. */
 static bool tell(struct notify *n, struct note *t)
 {
 	struct fs *fs = n->fs;
 	int r;
 
+	if (t->idle) {
+		tell_idle(fs, t->ino);
+		return true;
+	}
 	count_add(fs, invalidations, 1);
 	if (t->op) {
 		fuse_lowlevel_notify_inval_inode(fs->se, t->ino, (off_t)t->off, (off_t)t->len);

@@ -11,6 +11,13 @@ from lib import (MIB, big_stamped, check, check_bytes, fails, read_file, run, sa
                  write_file)
 
 
+def drop_cache(path):
+    """The kernel's page cache of the file goes: the next read asks the daemon."""
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
 def version(path):
     """0: the name stands for a private version, which has no number."""
     try:
@@ -119,6 +126,20 @@ def handles_hold_their_version(ctx):
                 held.check("after the publish")
                 check_bytes(read_file(path), b"not yet published", "the new version")
             held.close()
+
+
+@test(fluxkv=True)
+def nothing_is_kept_of_writers_that_are_gone(ctx):
+    """Files that are written and never looked at again leave no private version and no inode behind."""
+    daemon = ctx.daemon(dram="128MB").start()
+    os.mkdir(f"{daemon.mnt}/ns")
+    for i in range(1000):
+        write_file(f"{daemon.mnt}/ns/{i}", b"x")
+        if i % 2:
+            os.rename(f"{daemon.mnt}/ns/{i}", f"{daemon.mnt}/ns/renamed{i}")
+    wait_for(lambda: daemon.number("now", "private_versions") == 0, "no private version is left", 5)
+    # Those of the published versions that rename looked at may stay.
+    check(daemon.number("fs", "inodes") < 510, f"{daemon.number('fs', 'inodes')} inodes are left")
 
 
 @test(fluxkv=True)
@@ -312,6 +333,7 @@ def evicted_by_force_is_a_miss(ctx):
     wait_for(lambda: "dram" in tier() and "ssd" in tier(), "both tiers have it", 10)
     daemon.cli("evict", "--tier", "dram", f"{d}/f")
     same(tier(), "ssd", "tier after evict --tier dram")
+    drop_cache(f"{d}/f")
     check_bytes(read_file(f"{d}/f"), data, "refilled from the SSD")
     wait_for(lambda: "dram" in tier(), "a read brings it to memory", 5)
     wait_for(lambda: daemon.cli("evict", "--tier", "dram", f"{d}/f", ok=False).returncode == 0, "evict from memory", 5)
@@ -320,6 +342,7 @@ def evicted_by_force_is_a_miss(ctx):
     daemon.cli("evict", "--tier", "dram", f"{d}/f")
     p = daemon.cli("evict", "--tier", "ssd", f"{d}/f", ok=False)
     check(p.returncode != 0 and len(p.stderr.strip().splitlines()) == 1, f"evict of the last copy: {p.stderr!r}")
+    drop_cache(f"{d}/f")
     check_bytes(read_file(f"{d}/f"), data, "after the refusal")
     wait_for(lambda: daemon.cli("evict", "--tier", "dram", f"{d}/f", ok=False).returncode == 0, "evict from memory", 5)
     daemon.cli("evict", "--tier", "ssd", "--force", f"{d}/f")
