@@ -525,6 +525,8 @@ static void heartbeat(struct node *n)
 		return;
 	m->u.heartbeat.capacity = u.capacity;
 	m->u.heartbeat.zombie = zombie;
+	/* Less while a device is out. */
+	node_ssd_room(n, &m->u.heartbeat.ssd_capacity, &m->u.heartbeat.ssd_used);
 	node_call(n, m, NULL, NULL);
 }
 

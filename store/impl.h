@@ -207,6 +207,8 @@ void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg)
  * items, set whenever an answer came; the caller frees it.
  */
 int node_call_wait(struct node *n, struct msg *req, struct msg **ret_answer);
+/* What the SSD tier's working devices hold now, in bytes; 0 without one. ret_used may be NULL. */
+void node_ssd_room(struct node *n, uint64_t *ret_capacity, uint64_t *ret_used);
 /* The kernel may still know a name of this version: tells the file system, from a job. */
 void node_tell_gone(struct node *n, uint64_t put_id, uint64_t dir, const char *name);
 

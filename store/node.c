@@ -142,6 +142,17 @@ static void notice(void *arg, const struct msg *m)
 	}
 }
 
+void node_ssd_room(struct node *n, uint64_t *ret_capacity, uint64_t *ret_used)
+{
+	struct ssd_stats s = {0};
+
+	if (n->ssd)
+		ssd_stats(n->ssd, &s);
+	*ret_capacity = s.capacity;
+	if (ret_used)
+		*ret_used = s.used;
+}
+
 /* ---- start and stop ----------------------------------------------------------------------------------------- */
 
 static int join(struct node *n, const struct node_config *cfg, struct errmsg *e)
@@ -152,6 +163,7 @@ static int join(struct node *n, const struct node_config *cfg, struct errmsg *e)
 	if (!m)
 		return errmsg_set(e, -ENOMEM, "out of memory");
 	m->u.join.capacity = n->capacity;
+	node_ssd_room(n, &m->u.join.ssd_capacity, NULL);
 	m->u.join.kv_ssd_storage = n->ssd != NULL;
 	strncpy(m->u.join.instance_key, cfg->instance_key, sizeof(m->u.join.instance_key) - 1);
 	r = node_call_wait(n, m, &answer);

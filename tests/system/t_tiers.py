@@ -5,7 +5,8 @@ import random
 import threading
 import time
 
-from lib import LONG, MIB, Failed, big_stamped, check, check_bytes, diag, run, same, test, write_file
+from lib import (LONG, MIB, Failed, big_stamped, check, check_bytes, diag, run, same, test, wait_for,
+                 write_file)
 
 VALUE = 4 * MIB
 SCALE = 8 if LONG else 1
@@ -223,6 +224,21 @@ def hot_values_stay_in_memory(ctx):
         check_bytes(read_value(f"{d}/v{i}"), big_stamped(f"v{i}", 1, VALUE), f"hot value {i}")
     by = {k: v - before[k] for k, v in hits(daemon).items()}
     check(sum(v for k, v in by.items() if "mem" in k) >= 7, f"8 hot values were read from: {by}")
+
+
+@test(fluxkv=True)
+def statvfs_counts_both_tiers(ctx):
+    """Blocks are DRAM and SSD; a value that both have is counted once."""
+    daemon = ctx.daemon(dram="64MB", ssd="128MB").start()
+    os.mkdir(f"{daemon.mnt}/ns")
+    before = os.statvfs(daemon.mnt)
+    same(before.f_blocks * 4096, 192 * MIB, "f_blocks in bytes")
+    for i in range(24):
+        write_file(f"{daemon.mnt}/ns/{i}", big_stamped(f"{i}", 1, VALUE))
+    wait_for(lambda: not daemon.number("persists", "backlog_bytes"), "everything is on the SSD")
+    after = os.statvfs(daemon.mnt)
+    same((before.f_bavail - after.f_bavail) * 4096, 24 * VALUE, "f_bavail fell by")
+    same(after.f_blocks, before.f_blocks, "f_blocks")
 
 
 @test(fluxkv=True, timeout=120)
