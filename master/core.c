@@ -154,7 +154,8 @@ static int dispatch(struct core *c, struct msg *m)
 	if (!op || !op->fn)
 		return -EOPNOTSUPP;
 	mem = member_live(c, m->node);
-	if (mem)
+	/* A node that wants to come back must not keep its dead incarnation alive by asking. */
+	if (mem && m->type != MSG_JOIN)
 		mem->sign_ns = c->now_ns;
 	r = op->draws_ids ? step_ids_ready(c) : 0;
 	return r < 0 ? r : op->fn(c, m);

@@ -165,6 +165,9 @@ static int load_object(struct core *c, const struct write_rec *rec)
 	i->expires_ns = w->expires_ns;
 	i->block_shift = w->block_shift;
 	i->home = (uint16_t)w->home;
+	/* It stays an array, if only because it has rows of its own, which go with the flag. */
+	if ((w->flags & WRITE_OF_MULTI) && route_make_array(c, i) < 0)
+		return -ENOMEM;
 	return w->tiers ? load_replica(c, i, &home) : 0;
 }
 

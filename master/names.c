@@ -202,7 +202,9 @@ int op_rmdir(struct core *c, struct msg *m)
 	r = step_room(c, 2, 0);
 	if (r < 0)
 		return r;
+	answer_entry(c, m, h, 0);
 	dir_end(c, h, m->node);
+	m->u.entry.lease = ++c->lease_seq;
 	c->answer_after_commit = true;
 	return 0;
 }
@@ -229,6 +231,7 @@ int op_delete(struct core *c, struct msg *m)
 	answer_entry(c, m, h, 0);
 	m->u.entry.replaced_id = id;
 	version_end(c, h, &end);
+	m->u.entry.lease = ++c->lease_seq;
 	c->answer_after_commit = true;
 	return 0;
 }

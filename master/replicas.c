@@ -31,6 +31,8 @@ static bool after_loss(struct core *c, uint32_t h, uint32_t block, uint32_t aske
 	if (i->flags & INODE_ORPHAN)
 		return version_reap(c, h);
 	version_end(c, h, &end);
+	/* Behind the answers and notices that know the name: what ends a lease must not overtake what grants it. */
+	c->answer_after_commit = true;
 	return true;
 }
 
@@ -143,6 +145,8 @@ int op_delete_ack(struct core *c, struct msg *m)
 		m->items[k].status = 0;
 		if (h)
 			version_acked(c, h, m->node);
+		else if (c->looses.used && m->items[k].put_id)
+			loose_freed_all(c, m->node, m->items[k].put_id);
 	}
 	return 0;
 }

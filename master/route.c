@@ -127,8 +127,7 @@ static void say_change(struct core *c, const struct inode *i, const struct repli
 		step_write_inode(c, i);
 }
 
-/* Turns the replica in the inode into an array. */
-static int make_array(struct core *c, struct inode *i, bool say)
+int route_make_array(struct core *c, struct inode *i)
 {
 	struct route *r = route_new(2);
 	struct replica rep;
@@ -142,11 +141,18 @@ static int make_array(struct core *c, struct inode *i, bool say)
 	i->tiers = 0;
 	i->flags |= INODE_MULTI;
 	c->route_bytes += sizeof(*r) + r->cap * sizeof(r->r[0]);
-	if (!say)
-		return 0;
+	return 0;
+}
+
+static int become_array(struct core *c, struct inode *i, bool say)
+{
+	int r = route_make_array(c, i);
+
+	if (r < 0 || !say)
+		return r;
 	step_write_inode(c, i);
-	if (r->n)
-		say_replica(c, i, &r->r[0]);
+	if (i->route->n)
+		say_replica(c, i, &i->route->r[0]);
 	return 0;
 }
 
@@ -191,7 +197,7 @@ int route_add(struct core *c, struct inode *i, uint32_t block, uint32_t node, ui
 	int r;
 
 	if (!(i->flags & INODE_MULTI) && !fits) {
-		r = make_array(c, i, say);
+		r = become_array(c, i, say);
 		if (r < 0)
 			return r;
 	}

@@ -37,6 +37,8 @@ void route_take(struct core *c, struct inode *i, uint32_t block, uint32_t node, 
 void route_take_node(struct core *c, struct inode *i, uint32_t node, struct member *ledger, bool say);
 uint32_t route_count(const struct inode *i); /* replicas in all */
 
+/* Turns the replica in the inode into an array; the catalogue is not told. 0, -ENOMEM. */
+int route_make_array(struct core *c, struct inode *i);
 /* The array of a new version of several blocks, room for n. NULL: no memory. */
 struct route *route_new(uint32_t n);
 

@@ -12,7 +12,10 @@
  * req_id of MSG_JOIN is drawn at random, for a node that comes back does not know which ones it had used.
  *
  * Notices keep their order with the answers that wait for the catalogue, but other answers may overtake both: that is
- * what lease sequences are for. A MSG_DROP may come more than once.
+ * what lease sequences are for. An answer that ends its sender's own lease (DELETE, RMDIR, RENAME) tells a sequence
+ * too: a lease with a lower one, also one that is still on its way, is over. A MSG_DROP may come more than once; one
+ * for a version that the node does not know is acknowledged only while none of its MSG_PUT_DONEs waits for an answer,
+ * for it may be about that one.
  *
  * Ownership: whoever gets a message owns it and its variable part, and ends it with msg_free().
  *
@@ -66,7 +69,7 @@ enum msg_type {
 	MSG_SETATTR, /* in: u.attr (id, mask, values). out: u.entry, no lease. -EOPNOTSUPP: pin, ttl of a directory */
 	MSG_READDIR, /* in: u.readdir. out: ents[] (at most 1024), u.readdir.next_cookie, u.readdir.end */
 	MSG_MKDIR,   /* in: u.name + u.name.attr (mode, uid, gid). out: u.entry, with a lease */
-	MSG_RMDIR,   /* in: u.name */
+	MSG_RMDIR,   /* in: u.name. out: u.entry (what went) */
 	MSG_RENAME,  /* in: u.rename. out: u.rename.replaced_id, .lease */
 	MSG_DELETE,  /* in: u.name: unlink of an object. out: u.entry (what went) */
 	MSG_GETXATTRS, /* in: u.attr.a.id. out: blob */
@@ -112,8 +115,9 @@ enum msg_type {
 	MSG_GET_START,	/* in: u.get (put_id, block). out: the plan in u.get; -ENOENT, -ENOSPC (with u.get.total, .free)
 			 */
 	MSG_GET_DONE,	/* in: u.get.get_id. out: u.get.promoted (else the target is temporary) */
-	MSG_GET_REVOKE, /* in: u.get.get_id, .drop_ssd_source: that SSD replica is none. If the object is gone with it,
-			   every holder of a lease is told by MSG_NAME_REVOKE, the sender too */
+	MSG_GET_REVOKE, /* in: u.get (get_id, put_id, block, drop_ssd_source: that SSD replica is none). If the object
+			   is gone with it, every holder of a lease is told by MSG_NAME_REVOKE, the sender too. Where
+			   the get itself is over, it is the sender's own SSD replica that is meant */
 
 	/*
 	 * Replicas: node to master. Items have a status each: 0, -ENOENT (no such version, or no such replica here),
