@@ -163,7 +163,8 @@ struct node_counters {
 struct node {
 	struct channel *ch;
 	uint64_t tomb_tag;
-	bool started; /* node_start() came to its end */
+	bool started;	      /* node_start() came to its end */
+	atomic_bool stopping; /* node_stop() has begun: no new jobs */
 	struct segment *seg;
 	uint64_t capacity;
 	struct ssd_store *ssd; /* NULL: no SSD tier */

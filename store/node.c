@@ -110,7 +110,7 @@ void node_tell_gone(struct node *n, uint64_t put_id, uint64_t dir, const char *n
 	if (put_id)
 		names_forget_id(n, put_id);
 	/* Without memory the kernel learns it at its next open, which comes to us. */
-	if (!g || !n->events.gone) {
+	if (!g || !n->events.gone || atomic_load(&n->stopping)) {
 		free(g);
 		return;
 	}
@@ -287,7 +287,7 @@ struct node *node_stop(struct node *n)
 	if (!n)
 		return NULL;
 	/* First the sources of new work run dry, each while what it needs still stands. */
-	n->events.gone = NULL;
+	atomic_store(&n->stopping, true);
 	if (n->started) {
 		m = msg_new(MSG_LEAVE);
 		if (m)

@@ -148,7 +148,7 @@ static int prepare(struct node *n, struct block *b, struct persist *p)
 
 void persist_items(struct node *n, const struct msg_item *items, size_t n_items)
 {
-	if (!n->ssd)
+	if (!n->ssd || atomic_load(&n->stopping))
 		return;
 	for (size_t i = 0; i < n_items; i++) {
 		struct persist *p = malloc(sizeof(*p));
