@@ -236,7 +236,7 @@ void *ssd_finisher(void *arg)
 	struct ssd_op *sum;
 
 	while (take_work(d, &work, &sum)) {
-		if (sum)
+		if (!work)
 			sum_write(d, sum);
 		else if (work->is_piece)
 			take_piece(d, container_of(work, struct ssd_piece, work));

@@ -108,8 +108,8 @@ static int run(unsigned seconds)
 	while (!r && clock_ns() - begin < seconds * NS_PER_SEC)
 		r = start(hash_u64(rng++) % n_values, false);
 	wait_all();
-	if (r || failure)
-		return r ? r : failure;
+	if (r || failure || !n_done)
+		return r ? r : failure ? failure : -EIO;
 	printf("write %.0f MB/s  read %.0f MB/s  latency %.0f us\n", write_rate, rate(n_done * value_len, begin),
 	       (double)latency_ns / (double)n_done / 1e3);
 	return 0;
