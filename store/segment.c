@@ -592,6 +592,12 @@ int segment_map(struct segment *s, int fd, uint64_t len, int prot, void **ret)
 	p = mmap(NULL, (size_t)segment_charge(len), prot, flags, fd, 0);
 	if (p == MAP_FAILED)
 		return -errno;
+	/*
+	 * Whoever fills a new file pays for its pages, which the kernel zeroes at their first touch; else the one
+	 * thread that hands them to the device would, for all. Kernels before 5.14 do it there all the same.
+	 */
+	if (prot & PROT_WRITE)
+		madvise(p, (size_t)segment_charge(len), MADV_POPULATE_WRITE);
 	*ret = p;
 	return 0;
 }
