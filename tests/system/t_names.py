@@ -9,7 +9,7 @@ import stat
 import subprocess
 import threading
 
-from lib import (SYSTEM_DIR, Failed, big_stamped, check, check_bytes, fails, read_file, run, same, stamped,
+from lib import (SYSTEM_DIR, big_stamped, check, check_bytes, fails, read_file, run, same, stamped,
                  syscall_result, test, wait_for, write_file)
 
 libc = ctypes.CDLL(None, use_errno=True)

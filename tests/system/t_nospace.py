@@ -64,11 +64,11 @@ def one_file_larger_than_the_store(ctx):
 @test(fluxkv=True, timeout=120)
 def all_pinned(ctx):
     daemon, d = store(ctx)
+    fd = os.open(f"{d}/more", os.O_CREAT | os.O_RDWR) # later not even the page that a new file begins with is free
     n = fill_with_pinned(d)
     check(n >= 13, f"only {n} values of 4 MiB fit 64 MiB")
     for i in range(n):
         check_bytes(read_file(f"{d}/pin{i}"), big_stamped(f"pin{i}", 1, 4 * MIB), f"pinned value {i}")
-    fd = os.open(f"{d}/more", os.O_CREAT | os.O_RDWR)
     fails(errno.ENOSPC, "fallocate", os.posix_fallocate, fd, 0, 16 * MIB)
     fails(errno.ENOSPC, "ftruncate up", os.ftruncate, fd, 16 * MIB)
     same(os.fstat(fd).st_size, 0, "size after both")
@@ -158,11 +158,14 @@ def all_private(ctx):
             same(e.errno, errno.ENOSPC, "errno")
             os.close(fd)
             full = True
-    check(len(fds) >= 40, f"{len(fds)} unpublished files of 1 MiB")
+    # What is granted ahead of the bytes is not taken back from others: at worst as much again.
+    check(len(fds) >= 28, f"{len(fds)} unpublished files of 1 MiB fit 64 MiB")
     for fd in fds:
         os.close(fd)
-    for i in range(len(fds)):
+    there = [i for i in range(len(fds)) if os.path.exists(f"{d}/p{i}")] # some may be evicted, now that they can be
+    for i in there:
         check_bytes(read_file(f"{d}/p{i}"), big_stamped(f"p{i}", 1, MIB), f"file {i}")
+    check(len(there) > len(fds) / 2, f"{len(there)} of {len(fds)} files are left after the closes")
     write_file(f"{d}/next", big_stamped("next", 1, 8 * MIB))
     check_bytes(read_file(f"{d}/next"), big_stamped("next", 1, 8 * MIB), "after the closes: those can be evicted")
     daemon.check_empty()
@@ -191,7 +194,7 @@ def a_write_that_waits_for_space_gets_it(ctx):
 
 @test(fluxkv=True, timeout=120)
 def reads_go_on_in_a_full_store(ctx):
-    daemon, d = store(ctx, ssd="512MB")
+    daemon, d = store(ctx, ssd="512MB", block_size="4MB")
     for i in range(40):
         write_file(f"{d}/v{i}", big_stamped(f"v{i}", 1, 4 * MIB))
     time.sleep(0.5)
