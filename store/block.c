@@ -203,7 +203,17 @@ void block_set_ssd(struct node *n, struct block *b, bool on)
 		count_sub(n, ssd_blocks, 1);
 }
 
-static void drop_ssd(struct node *n, struct block *b)
+bool block_hold_ssd(struct node *n, struct block *b)
+{
+	if (b->flags & BLOCK_HELD)
+		return true;
+	if (!(b->flags & BLOCK_SSD) || ssd_hold(n->ssd, block_key(b)) < 0)
+		return false;
+	b->flags |= BLOCK_HELD;
+	return true;
+}
+
+void block_drop_ssd(struct node *n, struct block *b)
 {
 	if (b->flags & BLOCK_HELD) {
 		ssd_unhold(n->ssd, block_key(b));
@@ -223,12 +233,12 @@ void block_settle(struct node *n, struct block_shard *s, struct block *b)
 		block_unmap(n, b);
 	if (b->holders || b->pins || b->waiters || (b->flags & moving))
 		return;
-	if (b->flags & BLOCK_HELD) {
+	if ((b->flags & BLOCK_HELD) && !(b->flags & BLOCK_PIN)) {
 		ssd_unhold(n->ssd, block_key(b));
 		b->flags &= ~(uint32_t)BLOCK_HELD;
 	}
 	if (b->flags & BLOCK_DROP)
-		drop_ssd(n, b);
+		block_drop_ssd(n, b);
 	if ((b->flags & BLOCK_MEM) && (b->flags & (BLOCK_DROP | BLOCK_TEMP)))
 		block_drop_memory(n, b, (b->flags & BLOCK_TEMP) || !b->drop);
 	if (!(b->flags & (BLOCK_MEM | BLOCK_SSD)))
@@ -247,6 +257,26 @@ void block_rekey(struct node *n, const struct msg_attr *a, uint64_t dir, const c
 			pthread_mutex_lock(&n->policy_lock);
 			policy_rekey(&b->policy, block_hash(hash, (uint32_t)i));
 			pthread_mutex_unlock(&n->policy_lock);
+		}
+		pthread_mutex_unlock(&s->lock);
+	}
+}
+
+void block_set_pin(struct node *n, const struct msg_attr *a, bool on)
+{
+	uint64_t blocks = a->block_size ? block_count(a->size, a->block_size) : 0;
+
+	for (uint64_t i = 0; i < blocks; i++) {
+		struct block_shard *s = block_lock(n, a->id, (uint32_t)i);
+		struct block *b = block_find(s, a->id, (uint32_t)i);
+
+		if (b && on) {
+			b->flags |= BLOCK_PIN;
+			if (!(b->flags & BLOCK_MEM))
+				block_hold_ssd(n, b);
+		} else if (b) {
+			b->flags &= ~(uint32_t)BLOCK_PIN;
+			block_settle(n, s, b);
 		}
 		pthread_mutex_unlock(&s->lock);
 	}

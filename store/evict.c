@@ -141,6 +141,12 @@ static bool evictable(const struct block *b)
 	return !b->holders || (b->flags & BLOCK_SSD);
 }
 
+/* A pin keeps it too: the SSD copy is held before the other is asked for. Call with the shard locked. */
+static bool pin_allows(struct node *n, struct block *b)
+{
+	return !(b->flags & BLOCK_PIN) || block_hold_ssd(n, b);
+}
+
 static enum policy_verdict visit(void *arg, struct policy_node *node)
 {
 	struct block *b = container_of(node, struct block, policy);
@@ -151,7 +157,7 @@ static enum policy_verdict visit(void *arg, struct policy_node *node)
 
 	if (v->count == v->max || pthread_mutex_trylock(&s->lock))
 		return POLICY_SKIP;
-	if (evictable(b)) {
+	if (evictable(b) && pin_allows(v->n, b)) {
 		b->flags |= BLOCK_EVICT;
 		v->b[v->count++] = b;
 		verdict = POLICY_TAKE;
@@ -175,17 +181,6 @@ static struct msg *evict_msg(const struct victims *v, uint32_t flags)
 	return m;
 }
 
-/* Keeps the SSD copy of a block whose handles stay open. Call with the shard locked. */
-static bool hold_on_ssd(struct node *n, struct block *b)
-{
-	if (b->flags & BLOCK_HELD)
-		return true;
-	if (!(b->flags & BLOCK_SSD) || ssd_hold(n->ssd, block_key(b)) < 0)
-		return false;
-	b->flags |= BLOCK_HELD;
-	return true;
-}
-
 /* The master's verdict on one block. Returns the bytes that will be free. */
 static uint64_t evict_block(struct node *n, struct block *b, int status)
 {
@@ -197,7 +192,7 @@ static uint64_t evict_block(struct node *n, struct block *b, int status)
 		pthread_mutex_lock(&n->policy_lock);
 		policy_insert(n->policy, &b->policy, b->policy.pn_hash, segment_charge(b->len));
 		pthread_mutex_unlock(&n->policy_lock);
-	} else if (b->pins || (b->holders && !hold_on_ssd(n, b))) {
+	} else if (b->pins || (b->holders && !block_hold_ssd(n, b))) {
 		/* Somebody came meanwhile: the bytes stay for them, but are no replica any more. */
 		b->flags |= BLOCK_TEMP | ((b->flags & BLOCK_SSD) ? 0 : BLOCK_DROP);
 	} else {
@@ -257,10 +252,10 @@ static uint64_t evict_round(struct node *n, struct victims *v, uint64_t bytes)
 
 /* ---- room --------------------------------------------------------------------------------------------------- */
 
-/* Below so much free memory the evictor starts by itself, and stops at twice as much. */
+/* Below so much free memory the evictor starts by itself, and stops a quarter above: what is free serves nobody. */
 static uint64_t low_water(const struct node *n)
 {
-	uint64_t low = n->capacity / 32;
+	uint64_t low = n->capacity / 128;
 
 	return low < (256ull << 20) ? low : 256ull << 20;
 }
@@ -282,7 +277,7 @@ static uint64_t bytes_short(struct node *n, bool *waiting)
 	since = n->space.wanted_since;
 	pthread_mutex_unlock(&n->space.lock);
 	*waiting = wanted > 0;
-	target = wanted ? wanted + low : free_now < low ? 2 * low : 0;
+	target = wanted ? wanted + low : free_now < low ? low + low / 4 : 0;
 	if (free_now < target)
 		return target - free_now;
 	/* Enough by our own sum, which the master may be about to learn; if it does not, its sum counts. */
@@ -432,7 +427,7 @@ static int claim(struct node *n, struct victims *v, uint64_t put_id, uint32_t in
 
 	if (!b || !(b->flags & BLOCK_MEM)) {
 		r = -ENODATA;
-	} else if (!evictable(b) || (!force && !(b->flags & BLOCK_SSD))) {
+	} else if (!evictable(b) || (!force && (!(b->flags & BLOCK_SSD) || !pin_allows(n, b)))) {
 		r = -EBUSY;
 	} else {
 		pthread_mutex_lock(&n->policy_lock);
@@ -478,8 +473,7 @@ static int evict_ssd_wait(struct node *n, const struct msg_attr *a, uint64_t blo
 			if (!(b->flags & BLOCK_MEM) && (!force || b->holders || (b->flags & BLOCK_REFILL))) {
 				busy = -EBUSY;
 			} else {
-				ssd_drop(n->ssd, block_key(b));
-				block_set_ssd(n, b, false);
+				block_drop_ssd(n, b);
 				m->items[m->n_items++] = (struct msg_item){.put_id = a->id, .block = (uint32_t)i};
 				block_settle(n, s, b);
 			}

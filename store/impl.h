@@ -252,6 +252,8 @@ void block_has_memory(struct node *n, struct block *b, uint64_t alloc);
 int block_map(struct node *n, struct block *b);
 /* Takes the memory copy away and hands it to the reclaimer. Call with the shard locked and pins 0. */
 void block_drop_memory(struct node *n, struct block *b, bool freed_notice);
+/* Forgets the SSD copy, held or not. Call with the shard locked. */
+void block_drop_ssd(struct node *n, struct block *b);
 /* Sets or clears BLOCK_SSD, counting. Call with the shard locked. */
 void block_set_ssd(struct node *n, struct block *b, bool on);
 
@@ -259,6 +261,11 @@ static inline struct ssd_key block_key(const struct block *b)
 {
 	return (struct ssd_key){.id = b->ssd_id, .block = b->index};
 }
+
+/* Keeps the SSD copy from being overwritten. False: it is gone. Call with the shard locked. */
+bool block_hold_ssd(struct node *n, struct block *b);
+/* The object is pinned now, or no longer. */
+void block_set_pin(struct node *n, const struct msg_attr *a, bool on);
 
 /* Number of blocks of an object. */
 static inline uint64_t block_count(uint64_t size, uint64_t block_size)
@@ -399,15 +406,15 @@ struct put {
 	enum put_state state;
 	unsigned handles; /* all of them */
 	unsigned writers; /* of them */
-	unsigned users;	 /* reads and writes of the files at this moment */
-	unsigned frozen; /* jobs that keep new users out */
-	bool dirty;	 /* bytes were written since the open or the last publish */
-	bool born;	 /* new, or emptied by its open: published at the last release at the latest */
-	bool abandoned;	 /* its writer was killed */
-	bool over;	 /* the last writer is gone, and its name: neither comes back */
-	bool on_master;	 /* the master has an object under the name: what it was made from or published as */
-	bool excl;	 /* the name is reserved there */
-	uint64_t ticket; /* 0: none */
+	unsigned users;	  /* reads and writes of the files at this moment */
+	unsigned frozen;  /* jobs that keep new users out */
+	bool dirty;	  /* bytes were written since the open or the last publish */
+	bool born;	  /* new, or emptied by its open: published at the last release at the latest */
+	bool abandoned;	  /* its writer was killed */
+	bool over;	  /* the last writer is gone, and its name: neither comes back */
+	bool on_master;	  /* the master has an object under the name: what it was made from or published as */
+	bool excl;	  /* the name is reserved there */
+	uint64_t ticket;  /* 0: none */
 	uint64_t size;
 	struct put_block *blocks;
 	size_t n_blocks;

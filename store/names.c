@@ -144,7 +144,7 @@ struct name_op {
 	void *arg;
 	uint64_t dir, to_dir;
 	struct msg_attr attr; /* rename: what moves, where that is known; else id 0 */
-	unsigned flags;
+	unsigned flags; /* rename's, or setattr's mask */
 	struct work work;
 	char name[MSG_NAME_MAX + 1], to[MSG_NAME_MAX + 1];
 };
@@ -205,6 +205,8 @@ static void entry_answer(void *arg, const struct msg *m)
 {
 	struct name_op *op = arg;
 
+	if (m->status == 0 && (op->flags & MSG_SET_PIN))
+		block_set_pin(op->n, &m->u.entry.a, m->u.entry.a.flags & MSG_ATTR_PIN);
 	op_end(op, m->status, &m->u.entry.a);
 }
 
@@ -275,6 +277,7 @@ static void attr_op(struct node *n, enum msg_type type, const struct msg_attr *a
 	}
 	op->entry_fn = fn;
 	op->arg = arg;
+	op->flags = mask;
 	m = msg_new(type);
 	if (m) {
 		m->u.attr.a = *a;

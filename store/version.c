@@ -12,9 +12,8 @@ static int hold_block(struct node *n, struct block *b, bool *from_ssd)
 		return -ESTALE;
 	if (!(b->flags & BLOCK_MEM)) {
 		/* From here on the ring may not overwrite it. */
-		if (!(b->flags & BLOCK_HELD) && ssd_hold(n->ssd, block_key(b)) < 0)
+		if (!block_hold_ssd(n, b))
 			return -ESTALE;
-		b->flags |= BLOCK_HELD;
 		*from_ssd = true;
 	}
 	b->holders++;

@@ -693,6 +693,41 @@ START_TEST(larger_than_memory)
 }
 END_TEST
 
+/* Four times what both tiers hold goes through; what is pinned stays, wherever it is. */
+START_TEST(a_pin_keeps_the_last_copy)
+{
+	struct node_entry e;
+	struct waiter w;
+	char name[16];
+
+	start(16 * MIB, 24 * MIB);
+	ck_assert_int_eq(put_value("pinned", 500, 1, MIB), 0);
+	ck_assert_int_eq(put_value("plain", 501, 1, MIB), 0);
+	ck_assert_int_eq(lookup("pinned", &e), 0);
+	e.attr.flags |= MSG_ATTR_PIN;
+	waiter_init(&w);
+	node_setattr(node, &e.attr, MSG_SET_PIN, entry_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	for (uint32_t i = 0; i < 160; i++) {
+		snprintf(name, sizeof(name), "f%u", i % 100);
+		ck_assert_int_eq(put_value(name, i % 100, 1, MIB), 0);
+	}
+	ck_assert_int_eq(get_value("pinned", 500), 1);
+	ck_assert_int_eq(get_value("plain", 501), -ENOENT);
+	e.attr.flags &= ~MSG_ATTR_PIN;
+	waiter_init(&w);
+	node_setattr(node, &e.attr, MSG_SET_PIN, entry_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	for (uint32_t i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "f%u", i);
+		unlink_name(name);
+	}
+	ck_assert_int_eq(unlink_name("pinned"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
 #define CHURN_NAMES 40
 #define CHURN_THREADS 4
 
@@ -789,6 +824,7 @@ int main(void)
 	tcase_add_test(tc, directories_show_private_names_once);
 	tcase_add_test(tc, no_room_is_said_at_the_write);
 	tcase_add_test(tc, ssd_holds_what_memory_cannot);
+	tcase_add_test(tc, a_pin_keeps_the_last_copy);
 	tcase_add_test(tc, larger_than_memory);
 	tcase_add_test(tc, churn_in_memory);
 	tcase_add_test(tc, churn_with_eviction);
