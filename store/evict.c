@@ -135,7 +135,7 @@ static bool evictable(const struct block *b)
 {
 	if (!(b->flags & BLOCK_MEM) || b->pins)
 		return false;
-	if (b->flags & (BLOCK_PERSIST | BLOCK_EVICT | BLOCK_REFILL | BLOCK_DROP | BLOCK_TEMP))
+	if (b->flags & (BLOCK_DUE | BLOCK_PERSIST | BLOCK_EVICT | BLOCK_REFILL | BLOCK_DROP | BLOCK_TEMP))
 		return false;
 	/* An open handle keeps the last copy. */
 	return !b->holders || (b->flags & BLOCK_SSD);
@@ -356,7 +356,7 @@ static void sum_blockers(struct node *n, struct blockers *ret)
 					ret->dropped += bytes;
 				else if (b->holders || b->pins)
 					ret->open += bytes;
-				else if (b->flags & BLOCK_PERSIST)
+				else if (b->flags & (BLOCK_PERSIST | BLOCK_DUE))
 					ret->persisting += bytes;
 			}
 		pthread_mutex_unlock(&s->lock);

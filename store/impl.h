@@ -51,6 +51,8 @@ enum block_flags {
 	BLOCK_TEMP = 1 << 6,	/* the memory copy is no replica: it goes with its last holder */
 	BLOCK_HELD = 1 << 7,	/* has an ssd_hold() */
 	BLOCK_SUM = 1 << 8,	/* sum is known */
+	BLOCK_DUE = 1 << 9,	/* the master will ask for a copy on the SSD tier: not to be lost before */
+	BLOCK_PIN = 1 << 10,	/* its object is pinned: the last copy stays, on the SSD tier by a hold */
 };
 
 struct block_wait;
@@ -411,6 +413,7 @@ struct put {
 	bool dirty;	  /* bytes were written since the open or the last publish */
 	bool born;	  /* new, or emptied by its open: published at the last release at the latest */
 	bool abandoned;	  /* its writer was killed */
+	bool persist;	  /* the master will ask for copies on the SSD tier */
 	bool over;	  /* the last writer is gone, and its name: neither comes back */
 	bool on_master;	  /* the master has an object under the name: what it was made from or published as */
 	bool excl;	  /* the name is reserved there */

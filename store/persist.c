@@ -129,14 +129,16 @@ static void persist_job(struct work *w)
 	submit(container_of(w, struct persist, work));
 }
 
-/* Pins the block for its way to the device. Call with the shard locked. */
+/* Pins the block for its way to the device; p NULL: there is no memory for that. Call with the shard locked. */
 static int prepare(struct node *n, struct block *b, struct persist *p)
 {
 	int r;
 
+	if (b)
+		b->flags &= ~(uint32_t)BLOCK_DUE;
 	if (!b || !(b->flags & BLOCK_MEM) || (b->flags & (BLOCK_DROP | BLOCK_PERSIST | BLOCK_EVICT | BLOCK_SSD)))
 		return -ENOENT;
-	r = block_map(n, b);
+	r = p ? block_map(n, b) : -ENOMEM;
 	if (r < 0)
 		return r;
 	b->pins++;
@@ -155,13 +157,11 @@ void persist_items(struct node *n, const struct msg_item *items, size_t n_items)
 		struct block_shard *s;
 		int r;
 
-		if (!p) {
-			count_add(n, persist_failures, 1);
-			continue;
-		}
 		s = block_lock(n, items[i].put_id, items[i].block);
 		r = prepare(n, block_find(s, items[i].put_id, items[i].block), p);
 		pthread_mutex_unlock(&s->lock);
+		if (r == -ENOMEM)
+			count_add(n, persist_failures, 1);
 		if (r < 0) {
 			free(p);
 			continue; /* deleted or evicted meanwhile: nothing to copy */

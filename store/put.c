@@ -172,6 +172,7 @@ static int take_ticket(struct put *p, const struct msg *m)
 {
 	p->ticket = m->u.put.ticket;
 	p->block_size = m->u.put.block_size;
+	p->persist = m->u.put.persist_to_ssd;
 	if (!p->block_size || m->n_items < 1)
 		return -EPROTO;
 	p->blocks = calloc(1, sizeof(*p->blocks));

@@ -76,6 +76,8 @@ static struct version *index_blocks(struct put *p, const struct msg_attr *a)
 				index_spilled(p, b);
 			else
 				block_has_memory(n, b, p->blocks[i].alloc);
+			if (p->persist && n->ssd && !p->blocks[i].spilled)
+				b->flags |= BLOCK_DUE;
 			if (v) {
 				b->holders++;
 				v->blocks[i] = b;
