@@ -154,8 +154,12 @@ static void read_put(fuse_req_t req, fuse_ino_t ino, struct handle *h, size_t si
 static void read_text(fuse_req_t req, struct handle *h, size_t size, off_t off)
 {
 	size_t left = (uint64_t)off < h->h_text_len ? h->h_text_len - (size_t)off : 0;
+	struct fs *fs = req_fs(req);
 
+	/* Who has its answer may close the file before the call that answered has returned. */
+	handle_ref(h);
 	fuse_reply_buf(req, left ? h->h_text + off : NULL, size < left ? size : left);
+	handle_unref(fs, h);
 }
 
 void fs_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
