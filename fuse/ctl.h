@@ -27,6 +27,7 @@
 #ifndef FUSE_CTL_H
 #define FUSE_CTL_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include <jansson.h>
@@ -45,6 +46,8 @@ struct ctl_config {
 	/* Fresh objects, called from connection threads; NULL: no memory. */
 	json_t *(*hello)(void *arg);
 	json_t *(*status)(void *arg);
+	/* What the name stands for has changed: the mount must not answer from what it knew. */
+	void (*name_changed)(void *arg, uint64_t dir, const char *name);
 	void *arg;
 };
 

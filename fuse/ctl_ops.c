@@ -278,6 +278,11 @@ static json_t *op_ls(const struct ctl_request *r)
 
 /* ---- changing ----------------------------------------------------------------------------------------------- */
 
+static void name_changed(const struct ctl_request *r, const struct target *t)
+{
+	r->cfg->name_changed(r->cfg->arg, t->dir, t->name);
+}
+
 static json_t *op_rm(const struct ctl_request *r)
 {
 	struct target t;
@@ -287,6 +292,8 @@ static json_t *op_rm(const struct ctl_request *r)
 	if (answer)
 		return answer;
 	err = S_ISDIR(t.attr.mode) ? -EISDIR : calls_unlink(r->calls, t.dir, t.name);
+	if (!err)
+		name_changed(r, &t);
 	target_end(&t);
 	return err ? target_error(err, &t) : ok();
 }
@@ -302,6 +309,8 @@ static json_t *op_rmdir(const struct ctl_request *r)
 	if (!t.name[0])
 		return name_error(-EBUSY, t.path, "the root stays");
 	err = S_ISDIR(t.attr.mode) ? calls_rmdir(r->calls, t.dir, t.name) : -ENOTDIR;
+	if (!err)
+		name_changed(r, &t);
 	target_end(&t);
 	return err ? target_error(err, &t) : ok();
 }
@@ -337,6 +346,9 @@ static json_t *op_evict(const struct ctl_request *r)
 	err = is_private(&t.attr)
 		  ? -EBUSY
 		  : calls_evict(r->calls, &t.attr, strcmp(tier, "ssd") ? NODE_TIER_DRAM : NODE_TIER_SSD, force);
+	/* It may have been the last copy. */
+	if (!err && force)
+		name_changed(r, &t);
 	target_end(&t);
 	return err ? evict_error(err, &t, force || is_private(&t.attr)) : ok();
 }
@@ -458,6 +470,19 @@ static json_t *ns_error(int err, const char *name)
 	}
 }
 
+/* A namespace's directories came or went: each name on the way to it. */
+static void ns_changed(const struct ctl_request *r, const char *name)
+{
+	struct target t = {.attr = {.id = MSG_ROOT_DIR, .kind = MSG_KIND_DIR, .mode = S_IFDIR}};
+	int err = 0;
+
+	for (const char *p = name; *p && !err; p += strcspn(p, "/"), p += *p == '/') {
+		err = target_step(r, &t, p, strcspn(p, "/"));
+		name_changed(r, &t);
+	}
+	target_end(&t);
+}
+
 static json_t *ns_call(const struct ctl_request *r, enum msg_type type)
 {
 	struct msg_namespace ns;
@@ -467,6 +492,8 @@ static json_t *ns_call(const struct ctl_request *r, enum msg_type type)
 	if (answer)
 		return answer;
 	err = calls_namespace(r->calls, type, &ns, NULL, NULL);
+	if (!err && type != MSG_NS_SET)
+		ns_changed(r, ns.name);
 	return err ? ns_error(err, ns.name) : ok();
 }
 

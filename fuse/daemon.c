@@ -359,6 +359,13 @@ static json_t *ctl_status(void *arg)
 	return report_status(arg);
 }
 
+static void ctl_name_changed(void *arg, uint64_t dir, const char *name)
+{
+	struct report *r = arg;
+
+	fs_forget_name(atomic_load(&r->fs), dir, name);
+}
+
 static int start_ctl(struct daemon *d, struct errmsg *e)
 {
 	struct ctl_config cfg = {
@@ -367,6 +374,7 @@ static int start_ctl(struct daemon *d, struct errmsg *e)
 	    .node = d->node,
 	    .hello = ctl_hello,
 	    .status = ctl_status,
+	    .name_changed = ctl_name_changed,
 	    .arg = &d->report,
 	};
 	return ctl_start(&cfg, &d->ctl, e);

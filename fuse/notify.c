@@ -142,6 +142,13 @@ static void tell_idle(struct fs *fs, uint64_t ino)
 	inode_unref(fs->inodes, i);
 }
 
+void fs_forget_name(struct fs *fs, uint64_t dir, const char *name)
+{
+	inode_name_removed(fs->inodes, dir, name);
+	count_add(fs, invalidations, 1);
+	fuse_lowlevel_notify_inval_entry(fs->se, dir, name, strlen(name));
+}
+
 /* False: the kernel does not know the name, or does not yet, as our answer to its lookup is still on its way. */
 static bool tell(struct notify *n, struct note *t)
 {
