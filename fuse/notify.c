@@ -125,6 +125,8 @@ void notify_gone(void *arg, uint64_t put_id, uint64_t dir, const char *name)
 	/* What the kernel does not know, or not under a name any more (its own unlink), it need not forget. */
 	if (i && inode_get_name(fs->inodes, i, &dir, known) == 0)
 		notify_entry(fs->notify, dir, known);
+	else if (!put_id && name[0])
+		notify_entry(fs->notify, dir, name);
 	inode_unref(fs->inodes, i);
 }
 

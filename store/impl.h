@@ -171,7 +171,8 @@ struct node {
 	uint64_t capacity;
 	struct ssd_store *ssd; /* NULL: no SSD tier */
 	struct workq *wq;
-	struct node_events events;
+	pthread_rwlock_t events_lock; /* read-locked while the file system is told something */
+	struct node_events events;    /* events_lock */
 
 	struct block_shard shards[BLOCK_SHARDS];
 	pthread_mutex_t policy_lock;

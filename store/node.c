@@ -93,7 +93,10 @@ static void gone_job(struct work *w)
 {
 	struct gone *g = container_of(w, struct gone, work);
 
-	g->n->events.gone(g->n->events.arg, g->put_id, g->dir, g->name);
+	pthread_rwlock_rdlock(&g->n->events_lock);
+	if (g->n->events.gone)
+		g->n->events.gone(g->n->events.arg, g->put_id, g->dir, g->name);
+	pthread_rwlock_unlock(&g->n->events_lock);
 	free(g);
 }
 
@@ -110,7 +113,7 @@ void node_tell_gone(struct node *n, uint64_t put_id, uint64_t dir, const char *n
 	if (put_id)
 		names_forget_id(n, put_id);
 	/* Without memory the kernel learns it at its next open, which comes to us. */
-	if (!g || !n->events.gone || atomic_load(&n->stopping)) {
+	if (!g || atomic_load(&n->stopping)) {
 		free(g);
 		return;
 	}
@@ -227,6 +230,7 @@ static int init_parts(struct node *n, const struct node_config *cfg)
 	int r;
 
 	pthread_mutex_init(&n->policy_lock, NULL);
+	pthread_rwlock_init(&n->events_lock, NULL);
 	pthread_mutex_init(&n->persist_lock, NULL);
 	pthread_cond_init(&n->persist_idle, NULL);
 	pthread_mutex_init(&n->overlay.lock, NULL);
@@ -288,6 +292,7 @@ struct node *node_stop(struct node *n)
 		return NULL;
 	/* First the sources of new work run dry, each while what it needs still stands. */
 	atomic_store(&n->stopping, true);
+	node_set_events(n, &(struct node_events){0});
 	if (n->started) {
 		m = msg_new(MSG_LEAVE);
 		if (m)
@@ -309,6 +314,7 @@ struct node *node_stop(struct node *n)
 	pthread_mutex_destroy(&n->overlay.lock);
 	pthread_cond_destroy(&n->persist_idle);
 	pthread_mutex_destroy(&n->persist_lock);
+	pthread_rwlock_destroy(&n->events_lock);
 	pthread_mutex_destroy(&n->policy_lock);
 	free(n);
 	return NULL;
@@ -316,7 +322,9 @@ struct node *node_stop(struct node *n)
 
 void node_set_events(struct node *n, const struct node_events *ev)
 {
+	pthread_rwlock_wrlock(&n->events_lock);
 	n->events = *ev;
+	pthread_rwlock_unlock(&n->events_lock);
 }
 
 /* ---- tools -------------------------------------------------------------------------------------------------- */

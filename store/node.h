@@ -51,7 +51,7 @@ struct node_config {
 int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *e);
 /* Leaves the cluster and frees all. The file system is unmounted by then: no handle, no callback outstanding. */
 struct node *node_stop(struct node *n);
-/* Set once, before the mount serves. */
+/* Set before the mount serves, and again to none when it is over: no event runs any more when this returns. */
 void node_set_events(struct node *n, const struct node_events *ev);
 
 /* A private version's attr.id has this bit; no id from the master has. */
