@@ -71,9 +71,12 @@ void names_insert(struct node *n, uint64_t dir, const char *name, const struct m
 	struct name_slot *s;
 	char *copy;
 
-	/* Directories change with what is in them, and an empty file has no block that would tell its end. */
-	if (a->kind != MSG_KIND_FILE || !a->size)
+	/* Directories change with what is in them, and an empty file has no block that would tell its end. What the
+	 * name stood for is over all the same. */
+	if (a->kind != MSG_KIND_FILE || !a->size) {
+		names_forget(n, dir, name, lease);
 		return;
+	}
 	copy = strdup(name);
 	if (!copy)
 		return;

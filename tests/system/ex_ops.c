@@ -56,11 +56,8 @@ static int read_all(struct world *w, int fd, const struct bytes *want, const cha
 		struct iovec iov = {w->in, len};
 		ssize_t n = io_preadv(fd, &iov, 1, (off_t)off);
 
-		if (n < 0)
-			return fail(w, "%s: pread(%zu, %zu): %s", what, off, len, strerror(errno));
 		if (!bytes_match(want, off, w->in, n, len))
-			return fail(w, "%s: pread(%zu, %zu) = %zd, other bytes than were written (size %zu)", what, off,
-				    len, n, want->len);
+			return fail_bytes(w, what, off, len, w->in, n, want);
 		off += len;
 	}
 	return 0;
@@ -224,13 +221,13 @@ static int read_at(struct world *w, struct handle *h, off_t off, size_t len, boo
 	size_t cut = below(w, len + 1);
 	struct iovec iov[2] = {{w->in, cut ? cut : len}, {w->in + cut, cut ? len - cut : 0}};
 	ssize_t n = io_preadv(h->fd, iov, cut ? 2 : 1, seek ? -1 : off);
+	char what[64];
 
-	note(w, "read %d off %lld len %zu = %zd", h->fd, (long long)off, len, n);
-	if (n < 0)
-		return fail(w, "read(%lld, %zu) of fd %d: %s", (long long)off, len, h->fd, strerror(errno));
-	if (!handle_fits_read(h, (size_t)off, w->in, n, len))
-		return fail(w, "read(%lld, %zu) of fd %d = %zd: bytes of none of its versions (newest has %zu)",
-			    (long long)off, len, h->fd, n, h->file->now->len);
+	note(w, "read %d off %lld len %zu+%zu = %zd", h->fd, (long long)off, cut, len - cut, n);
+	if (!handle_fits_read(h, (size_t)off, w->in, n, len)) {
+		snprintf(what, sizeof(what), "fd %d, none of its versions", h->fd);
+		return fail_bytes(w, what, (size_t)off, len, w->in, n, h->file->now);
+	}
 	if (seek)
 		h->pos += n;
 	return 0;
@@ -264,7 +261,7 @@ static int write_at(struct world *w, struct handle *h, off_t off, size_t len, bo
 	n = io_pwritev(h->fd, iov, cut ? 2 : 1, seek ? -1 : off);
 	if (h->flags & O_APPEND)
 		off = (off_t)h->file->now->len;
-	note(w, "write %d off %lld len %zu = %zd", h->fd, (long long)off, len, n);
+	note(w, "write %d off %lld len %zu+%zu = %zd", h->fd, (long long)off, cut, len - cut, n);
 	if (n < 0)
 		return out_of_space(w)
 			   ? 0
@@ -329,6 +326,15 @@ static int op_seek_end(struct world *w)
 	return 0;
 }
 
+/* Who changes a file without keeping it open publishes, now or soon: readers that joined may hold that. */
+static int published_later(struct world *w, struct file *f)
+{
+	int ret = file_published(w, f);
+
+	f->unsettled = true;
+	return ret;
+}
+
 static int op_ftruncate(struct world *w)
 {
 	struct handle *h = some_handle(w, CAN_WRITE, 0);
@@ -358,7 +364,7 @@ static int op_truncate(struct world *w)
 	still_there(n);
 	bytes_resize(&n->file->now, len);
 	file_changed(w, n->file);
-	return 0;
+	return n->file->writers ? 0 : published_later(w, n->file);
 }
 
 static int op_fallocate(struct world *w)
@@ -426,8 +432,7 @@ static int op_mmap_read(struct world *w)
 	if (!ok)
 		return fail(w, "SIGBUS in a mapping of fd %d at [%zu, %zu)", h->fd, off, off + len);
 	if (!handle_fits_read(h, off, w->in, (ssize_t)len, len))
-		return fail(w, "mapping of fd %d at [%zu, %zu) has bytes of none of its versions", h->fd, off,
-			    off + len);
+		return fail_bytes(w, "a mapping, none of its versions", off, len, w->in, (ssize_t)len, h->file->now);
 	return 0;
 }
 
@@ -495,11 +500,15 @@ static int op_map_outlives(struct world *w)
 	ret = store_mapped(w, n->file, p, below(w, size / 2 + 1), size / 2);
 	if (close(fd) && !ret)
 		ret = fail(w, "close %s: %s", n->leaf, strerror(errno));
+	if (!ret)
+		ret = published_later(w, n->file);
 	w->op += 1ul << 40; /* other bytes from fill */
 	if (!ret)
 		ret = store_mapped(w, n->file, p, 0, 1 + size / 3);
 	w->op -= 1ul << 40;
 	munmap(p, size);
+	if (!ret)
+		ret = published_later(w, n->file);
 	return ret ? ret : verify_name(w, n);
 }
 

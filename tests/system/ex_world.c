@@ -23,6 +23,45 @@ int fail(struct world *w, const char *fmt, ...)
 	return -1;
 }
 
+/* The op whose fill() made the bytes, as far as a whole word of it is there. */
+static const char *whose(struct world *w, const uint8_t *p, size_t len, char *buf, size_t buf_len)
+{
+	for (size_t i = 0; i < 8 && i + 8 <= len; i++) {
+		uint64_t word;
+
+		memcpy(&word, p + i, 8);
+		if (!word && !i) {
+			snprintf(buf, buf_len, "zeros");
+			return buf;
+		}
+		word *= 0xf1de83e19937733dull; /* the inverse of fill()'s factor */
+		if (word >> 56 == w->id + 1) {
+			snprintf(buf, buf_len, "bytes of op %llu", (unsigned long long)(word >> 24 & 0xffffffff));
+			return buf;
+		}
+	}
+	snprintf(buf, buf_len, "bytes of no op");
+	return buf;
+}
+
+int fail_bytes(struct world *w, const char *what, size_t off, size_t len, const void *got, ssize_t n,
+	       const struct bytes *want)
+{
+	size_t there = off < want->len ? want->len - off : 0, i = 0, max;
+	char a[64], b[64];
+
+	if (n < 0)
+		return fail(w, "%s: read(%zu, %zu): %s", what, off, len, strerror(errno));
+	if (there > len)
+		there = len;
+	max = there < (size_t)n ? there : (size_t)n;
+	while (i < max && ((const uint8_t *)got)[i] == want->p[off + i])
+		i++;
+	return fail(w, "%s: read(%zu, %zu) = %zd, of %zu; differs from the newest version at %zu: %s, not %s", what,
+		    off, len, n, there, off + i, whose(w, (const uint8_t *)got + i, (size_t)n - i, a, sizeof(a)),
+		    whose(w, want->p + off + i, there - i, b, sizeof(b)));
+}
+
 void note(struct world *w, const char *fmt, ...)
 {
 	char *line = w->history[w->op % HISTORY];
@@ -222,7 +261,7 @@ static int last_look(struct world *w, struct handle *h)
 
 	if (handle_fits_read(h, 0, w->in, n, want))
 		return 0;
-	return fail(w, "before its close, fd %d reads %zd bytes that are none of its versions", h->fd, n);
+	return fail_bytes(w, "before its close", 0, want, w->in, n, h->file->now);
 }
 
 int handle_close(struct world *w, struct handle *h)

@@ -52,6 +52,10 @@ struct world *world_free(struct world *w);
 
 /* Both put the text where the report finds it; fail returns -1. */
 int fail(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* As fail, of a read at off that returned got[0..n) and not the bytes of want: says where, and whose bytes those are.
+ */
+int fail_bytes(struct world *w, const char *what, size_t off, size_t len, const void *got, ssize_t n,
+	       const struct bytes *want);
 void note(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 uint64_t rnd(struct world *w);

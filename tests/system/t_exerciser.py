@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from lib import EXERCISER, FLUXKV, LONG, SLOW, Failed, Skip, check, diag, run, test
+from lib import EXERCISER, FLUXKV, LONG, SLOW, Failed, Skip, check, diag, run, test, write_file
 
 SEEDS = [int(s) for s in os.environ.get("FLUXKV_TEST_SEEDS", "1,2,3").split(",")]
 
@@ -66,12 +66,16 @@ def readers_hold_versions(ctx):
 def random_operations_with_forced_eviction(ctx):
     d = ctx.daemon(dram="512MB", ssd="1GB").start()
     os.mkdir(f"{d.mnt}/ex")
-    for tier in ("dram", "ssd"):
-        # A version that is on the other tier too, or not on this one, is no fault of the command.
-        cmd = f"{FLUXKV} --socket {d.socket} evict --force --tier {tier}"
-        out = exercise(ctx, f"--seed={len(tier)}", f"--ops={100000 if LONG else 10000}", f"--evict-cmd={cmd}",
-                       where=f"{d.mnt}/ex/{tier}")
-        diag(out.strip())
+    tool = f"{FLUXKV} --socket {d.socket} evict --force --tier"
+    ops = 100000 if LONG else 10000
+    # From either tier alone, where the other has it; from both, one after the other, so that the name is gone.
+    for i, tiers in enumerate((("dram",), ("ssd",), ("ssd", "dram"))):
+        script = f"{d.dir}/evict{i}"
+        write_file(script, "\n".join(["#!/bin/sh", *(f'{tool} {t} "$1" 2>/dev/null' for t in tiers)]).encode())
+        os.chmod(script, 0o755)
+        out = exercise(ctx, f"--seed={i + 1}", f"--ops={ops}", f"--evict-cmd={script}", where=f"{d.mnt}/ex/{i}")
+        diag(f"{' '.join(tiers)}: {out.strip()}")
+    check(result(out, "evicted") > 0, "no name was found evicted")
     d.check_empty()
 
 

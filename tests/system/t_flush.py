@@ -89,6 +89,17 @@ def an_empty_file_is_published(ctx):
     check_bytes(read_file(f"{d}/e") + read_file(f"{d}/t"), b"", "both, later")
 
 
+@test()
+def an_emptied_file_stays_empty(ctx):
+    """Also for who looks while its publish is on its way, and after it."""
+    d = ctx.dir()
+    for i in range(200):
+        write_file(f"{d}/f", stamped("emptied", i, 5000))
+        os.close(os.open(f"{d}/f", os.O_WRONLY | os.O_TRUNC))
+        for look in range(10):
+            same((os.stat(f"{d}/f").st_size, read_file(f"{d}/f")), (0, b""), f"size and bytes, round {i}, look {look}")
+
+
 WRITER = """
 import os, sys, threading, time, signal
 path, size, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
