@@ -28,7 +28,7 @@ static void report(struct doctor *d, bool good, const char *fmt, ...)
 	va_list ap;
 
 	d->faults += !good;
-	printf("%-5s", good ? "ok" : "FAULT");
+	printf("%-6s", good ? "ok" : "FAULT");
 	va_start(ap, fmt);
 	vprintf(fmt, ap);
 	va_end(ap);

@@ -244,10 +244,24 @@ static json_t *no_memory(void *arg)
 	return NULL;
 }
 
+/* Counts, and remembers the last. */
+static unsigned changed;
+static char changed_name[MSG_NAME_MAX + 1];
+
+static void name_changed(void *arg, uint64_t at, const char *name)
+{
+	changed++;
+	snprintf(changed_name, sizeof(changed_name), "%s", name);
+}
+
 static struct ctl_config config(void)
 {
-	return (struct ctl_config){
-	    .path = path, .mode = 0600, .hello = say_hello, .status = no_memory, .arg = (void *)"me"};
+	return (struct ctl_config){.path = path,
+				   .mode = 0600,
+				   .hello = say_hello,
+				   .status = no_memory,
+				   .name_changed = name_changed,
+				   .arg = (void *)"me"};
 }
 
 static void setup(void)
@@ -390,6 +404,9 @@ START_TEST(changes)
 	ck_assert_int_eq(ask_once("{\"op\": \"rm\", \"path\": \"ns/f1\"}", &e), 0);
 	ck_assert_int_eq(ask_once("{\"op\": \"rm\", \"path\": \"ns\"}", &e), -EISDIR);
 	ck_assert_uint_eq(fake.removed, 1);
+	/* The mount was told of the forced evict and the removal, not of what failed or changed no name. */
+	ck_assert_uint_eq(changed, 2);
+	ck_assert_str_eq(changed_name, "f1");
 	ck_assert_int_eq(ask_once("{\"op\": \"rmdir\", \"path\": \"ns\"}", &e), -ENOTEMPTY);
 	ck_assert_int_eq(ask_once("{\"op\": \"rmdir\", \"path\": \"ns/f1\"}", &e), -ENOTDIR);
 	ck_assert_int_eq(ask_once("{\"op\": \"pin\", \"path\": \"ns\", \"pin\": true}", &e), -EISDIR);
