@@ -37,6 +37,14 @@ int io_truncate(const char *path, off_t len);
 int io_rename(const char *from, const char *to, unsigned flags);
 int io_unlink(const char *path);
 
+/*
+ * Starts the process that runs commands. An exec closes the descriptors of the process, which publishes files, so it
+ * must have none of ours: call it before any is open. -1: errno.
+ */
+int io_command_server(const char *cmd);
+/* Runs cmd with the path as its argument: its exit status, 255 if it has none. */
+int io_command(const char *path);
+
 /* Copies between us and a mapping; false: the access raised SIGBUS. */
 void io_catch_sigbus(void);
 _Bool io_load(void *to, const void *mapped, size_t len);

@@ -4,22 +4,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/system/ex_io.h"
 
 #define PAGE 4096u
 #define WRITE_MAX (512u * 1024) /* one request to a FUSE daemon, also unaligned: such a write may not be cut short */
-
-extern char **environ;
 
 /* Whether the failure just seen (errno) is the answer of a store that is full. */
 static bool out_of_space(struct world *w)
@@ -726,22 +722,17 @@ static bool is_open(struct world *w, const struct file *f)
 static int op_evict(struct world *w)
 {
 	struct name *n = some_name(w, true);
-	char cmd[256];
-	char *argv[] = {"sh", "-c", cmd, "sh", n ? n->path : NULL, NULL};
 	int status;
-	pid_t pid;
 
-	if (!n || !w->opt->evict_cmd || !chance(w, 10) || n->file->writers)
+	if (!n || !w->opt->evict_cmd || !chance(w, 30) || n->file->writers)
 		return 0;
 	note(w, "evict %s%s", n->leaf, is_open(w, n->file) ? " (open)" : "");
-	snprintf(cmd, sizeof(cmd), "%s \"$1\"", w->opt->evict_cmd);
-	if (posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environ) || waitpid(pid, &status, 0) != pid)
-		return fail(w, "cannot run the evict command: %s", strerror(errno));
+	status = io_command(n->path);
 	/* Who still holds it (a handle, a RELEASE on its way) makes the command say "busy"; then nothing went. */
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 1)
+	if (status == 1)
 		w->busy++;
 	else if (status)
-		return fail(w, "evict command \"%s\" for %s ends with status 0x%x", w->opt->evict_cmd, n->leaf, status);
+		return fail(w, "evict command \"%s\" for %s ends with %d", w->opt->evict_cmd, n->leaf, status);
 	else
 		n->file->maybe_gone = true;
 	return 0;

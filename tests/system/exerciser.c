@@ -200,6 +200,8 @@ int main(int argc, char **argv)
 
 	o.seed = (uint64_t)time(NULL);
 	parse(&o, argc, argv);
+	if (o.evict_cmd && io_command_server(o.evict_cmd))
+		err(2, "exerciser: cannot start the process for the evict command");
 	make_dirs(&o);
 	io_catch_sigbus();
 	runs = calloc(o.threads, sizeof(*runs));
