@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -124,7 +126,8 @@ static void dir_cb(void *arg, int err, const struct msg_dirent *ents, size_t n, 
 
 /* ---- a node ------------------------------------------------------------------------------------------------- */
 
-static char tmp[64];
+static char base[64]; /* the parent's, which removes it whatever became of the tests */
+static char tmp[96];
 static struct local_master *master;
 static struct node *node;
 static uint64_t ns_dir;
@@ -142,25 +145,24 @@ static void start(uint64_t dram, uint64_t ssd)
 {
 	static const char *paths[1];
 	static uint64_t limits[1];
-	static char catalogue[128], run[128], ssd_dir[128];
+	static char catalogue[160], run[160], ssd_dir[160];
 	struct errmsg e = {""};
 	struct local_master_config mc = {.catalogue = catalogue, .auto_namespace = true};
 	struct node_config nc = {
-		.instance_key = "unit",
-		.cluster_name = "unit",
-		.run_dir = run,
-		.dram = dram,
-		.ssd_paths = paths,
-		.ssd_limits = limits,
-		.n_ssd = ssd ? 1 : 0,
-		.ssd_direct = true,
-		.ssd_shards = 2,
+	    .instance_key = "unit",
+	    .cluster_name = "unit",
+	    .run_dir = run,
+	    .dram = dram,
+	    .ssd_paths = paths,
+	    .ssd_limits = limits,
+	    .n_ssd = ssd ? 1 : 0,
+	    .ssd_direct = true,
+	    .ssd_shards = 2,
 	};
 	struct waiter w;
 
 	log_setup(LOG_LVL_WARN, false);
-	/* What is tested is not the disk: memory, where that takes O_DIRECT (a tmpfs since Linux 6.6). */
-	strcpy(tmp, direct_in("/dev/shm") ? "/dev/shm/fluxkv-node-XXXXXX" : "/var/tmp/fluxkv-node-XXXXXX");
+	snprintf(tmp, sizeof(tmp), "%s/XXXXXX", base);
 	ck_assert_ptr_nonnull(mkdtemp(tmp));
 	snprintf(catalogue, sizeof(catalogue), "%s/catalogue.db", tmp);
 	snprintf(run, sizeof(run), "%s/run", tmp);
@@ -179,12 +181,8 @@ static void start(uint64_t dram, uint64_t ssd)
 
 static void stop(void)
 {
-	char cmd[128];
-
 	node = node_stop(node);
 	master = local_master_stop(master);
-	snprintf(cmd, sizeof(cmd), "rm -rf %s", tmp);
-	ck_assert_int_eq(system(cmd), 0);
 }
 
 static struct node_stats stats(void)
@@ -209,12 +207,13 @@ static void check_empty(void)
 			return;
 		usleep(10000);
 	}
-	ck_abort_msg("left: dram used %llu reserved %llu, blocks %llu, private %llu, ssd %llu; master used %llu reserved "
-		     "%llu orphans %llu tickets %llu gets %llu",
-		     (unsigned long long)s.dram_used, (unsigned long long)s.dram_reserved, (unsigned long long)s.blocks,
-		     (unsigned long long)s.private_versions, (unsigned long long)s.ssd_used, (unsigned long long)m.used,
-		     (unsigned long long)m.reserved, (unsigned long long)m.orphans, (unsigned long long)m.tickets,
-		     (unsigned long long)m.gets);
+	ck_abort_msg(
+	    "left: dram used %llu reserved %llu, blocks %llu, private %llu, ssd %llu; master used %llu reserved "
+	    "%llu orphans %llu tickets %llu gets %llu",
+	    (unsigned long long)s.dram_used, (unsigned long long)s.dram_reserved, (unsigned long long)s.blocks,
+	    (unsigned long long)s.private_versions, (unsigned long long)s.ssd_used, (unsigned long long)m.used,
+	    (unsigned long long)m.reserved, (unsigned long long)m.orphans, (unsigned long long)m.tickets,
+	    (unsigned long long)m.gets);
 }
 
 /* ---- operations --------------------------------------------------------------------------------------------- */
@@ -334,7 +333,7 @@ static int check_version(struct version *v, uint32_t value)
 				if (version < 0)
 					version = words[k] >> 32 & 0xffff;
 				ck_assert_uint_eq(words[k], (uint64_t)value << 48 | (uint64_t)version << 32 |
-								    ((off / 8) & 0xffffffff));
+								((off / 8) & 0xffffffff));
 			}
 		}
 		version_read_done(&w.read);
@@ -808,6 +807,26 @@ START_TEST(churn_with_ssd)
 }
 END_TEST
 
+/* In a mount namespace of its own where that is allowed, so that a test that dies leaves no segment mounted. */
+static void base_make(void)
+{
+	if (unshare(CLONE_NEWNS) == 0)
+		mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+	/* What is tested is not the disk: memory, where that takes O_DIRECT (a tmpfs since Linux 6.6). */
+	strcpy(base, direct_in("/dev/shm") ? "/dev/shm/fluxkv-node-XXXXXX" : "/var/tmp/fluxkv-node-XXXXXX");
+	if (!mkdtemp(base))
+		exit(1);
+}
+
+static void base_remove(void)
+{
+	char cmd[160];
+
+	snprintf(cmd, sizeof(cmd), "umount -l %s/*/run/unit/segment 2>/dev/null; rm -rf %s", base, base);
+	if (system(cmd) != 0)
+		fprintf(stderr, "could not remove %s\n", base);
+}
+
 int main(void)
 {
 	Suite *s = suite_create("node");
@@ -815,6 +834,7 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
+	base_make();
 	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, put_get_delete);
 	tcase_add_test(tc, a_holder_keeps_its_version);
@@ -835,5 +855,6 @@ int main(void)
 	srunner_run_all(sr, CK_SILENT);
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);
+	base_remove();
 	return failed ? 1 : 0;
 }
