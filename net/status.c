@@ -43,7 +43,7 @@ static void put_head(FILE *f, const json_t *j)
 {
 	fprintf(f, "FluxKV %s: instance %s of cluster %s (%s), pid %" PRIu64 ", up ", json_str(j, "version"),
 		json_str(j, "instance"), json_str(j, "cluster"), json_str(j, "source"), json_u64(j, "pid"));
-	put_uptime(f, json_u64(j, "uptime_seconds"));
+	put_uptime(f, (uint64_t)json_num(j, "uptime_seconds"));
 	fprintf(f, "\nmounted on %s\n\n", json_str(j, "mountpoint"));
 }
 

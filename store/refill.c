@@ -125,7 +125,10 @@ static void done_answer(void *arg, const struct msg *answer)
 		struct block_shard *s = block_lock(c->n, c->put_id, c->index);
 		struct block *b = block_find(s, c->put_id, c->index);
 
-		if (b && (b->flags & BLOCK_MEM) && b->alloc == c->alloc) {
+		/* Its refill has not come to its end yet: it will find the mark. */
+		if (b && (b->flags & BLOCK_REFILL)) {
+			b->flags |= BLOCK_TEMP;
+		} else if (b && (b->flags & BLOCK_MEM) && b->alloc == c->alloc) {
 			pthread_mutex_lock(&c->n->policy_lock);
 			policy_remove(c->n->policy, &b->policy);
 			pthread_mutex_unlock(&c->n->policy_lock);
@@ -154,6 +157,12 @@ static void send_done(struct refill *f)
 	}
 }
 
+/* The copy itself is no good: not that there was no memory for it. */
+static bool bad_source(int err)
+{
+	return err == -EIO || err == -ENOENT || err == -EBADMSG;
+}
+
 /* Ends the refill: takes the waiters off and tells them. err 0: each gets a pin. */
 static void finish(struct refill *f, int err)
 {
@@ -170,7 +179,7 @@ static void finish(struct refill *f, int err)
 		if (err == 0)
 			for (next = w; next; next = next->next)
 				b->pins++;
-	} else if (err == -EIO || err == -ENOENT || err == -EBADMSG) {
+	} else if (bad_source(err)) {
 		/* That copy is no good; it was the last one here. */
 		if (b->flags & BLOCK_HELD)
 			ssd_unhold(n->ssd, block_key(b));
@@ -203,6 +212,21 @@ static int start(struct refill *f)
 	return r;
 }
 
+static void refill_failed(struct refill *f, int err)
+{
+	struct node *n = f->n;
+	bool bad = bad_source(err);
+
+	count_add(n, refill_failures, 1);
+	count_add(n, stale_routes, err == -ENOENT);
+	count_add(n, checksum_errors, err == -EBADMSG);
+	log_warn("refill of block %u of version %llu failed: %s%s", f->index, (unsigned long long)f->put_id,
+		 strerror(-err), bad ? ", its SSD copy is given up" : "");
+	get_revoke(f, bad);
+	if (bad)
+		node_tell_gone(n, f->put_id, 0, NULL);
+}
+
 static void run(struct work *w)
 {
 	struct refill *f = container_of(w, struct refill, work);
@@ -218,13 +242,7 @@ static void run(struct work *w)
 			count_add(n, refill_bytes, f->len);
 			send_done(f);
 		} else {
-			count_add(n, refill_failures, 1);
-			count_add(n, stale_routes, r == -ENOENT);
-			count_add(n, checksum_errors, r == -EBADMSG);
-			log_warn("refill of block %u of version %llu failed: %s, its SSD copy is given up", f->index,
-				 (unsigned long long)f->put_id, strerror(-r));
-			get_revoke(f, true);
-			node_tell_gone(n, f->put_id, 0, NULL);
+			refill_failed(f, r);
 		}
 	} else if (r == -ENOENT) {
 		r = -EIO; /* the master knows no copy any more */
