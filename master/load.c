@@ -315,7 +315,7 @@ static int hang_in(struct core *c, struct load_name *ln)
 	hash = name_hash(c, parent, ln->name, ln->len);
 	if (name_find(c, parent, ln->name, ln->len, hash))
 		return -EEXIST;
-	if (name_room(c, parent, ln->name, ln->len, &copy) < 0 || heap_room(c) < 0)
+	if (heap_room(c) < 0 || name_room(c, parent, ln->name, ln->len, &copy) < 0)
 		return -ENOMEM;
 	name_link(c, ln->inode, parent, copy, ln->len, hash, ln->cookie);
 	return 0;

@@ -412,8 +412,7 @@ static void trace_add_line(struct trace *t, size_t *room, const char *line)
 	while (t->len + n + 1 > *room)
 		t->ids = must(realloc(t->ids, (*room = *room * 2 + 1024) * sizeof(*t->ids)));
 	t->ids[t->len++] = n;
-	json_array_foreach(ids, i, v)
-	{
+	json_array_foreach (ids, i, v) {
 		size_t id = (size_t)json_integer_value(v);
 
 		t->ids[t->len++] = id;

@@ -452,7 +452,7 @@ static uint64_t some_version(struct sim *s, struct node *n, uint32_t *block)
 	unsigned seen = 0;
 
 	*block = sim_chance(s, 70) ? 0 : (uint32_t)sim_rnd(s, SIM_BLOCKS);
-	if (sim_chance(s, 60)) {
+	if (sim_chance(s, 40)) {
 		for (unsigned k = 0; k < N_SSD; k++)
 			if (n->ring[k].owner && !n->ring[k].private && !sim_rnd(s, ++seen)) {
 				id = n->ring[k].owner;
@@ -755,8 +755,9 @@ static bool begin_ack(struct sim *s, struct node *n)
 
 static void begin_name(struct sim *s, struct node *n)
 {
-	static const enum msg_type types[] = {MSG_LOOKUP, MSG_LOOKUP, MSG_MKDIR,  MSG_MKDIR,   MSG_RMDIR,  MSG_DELETE,
-					      MSG_DELETE, MSG_RENAME, MSG_RENAME, MSG_SETATTR, MSG_READDIR};
+	static const enum msg_type types[] = {MSG_LOOKUP, MSG_LOOKUP,  MSG_LOOKUP, MSG_LOOKUP, MSG_MKDIR,
+					      MSG_MKDIR,  MSG_RMDIR,   MSG_DELETE, MSG_DELETE, MSG_RENAME,
+					      MSG_RENAME, MSG_SETATTR, MSG_READDIR};
 	enum msg_type type = types[sim_rnd(s, sizeof(types) / sizeof(types[0]))];
 	struct op *op = op_begin(n, OP_NAME);
 	uint64_t dir = some_dir(s);
@@ -791,6 +792,12 @@ static void begin_name(struct sim *s, struct node *n)
 		m->u.name.dir = dir;
 		some_name(s, dir, m->u.name.name);
 	}
+	/* Most look-ups are of what is there: they bring leases, and gets of what others have put. */
+	for (unsigned k = 0; type == MSG_LOOKUP && k < M_NAMES; k++)
+		if (s->model.names[k].dir && !s->model.names[k].is_dir && !sim_rnd(s, ++seen)) {
+			m->u.name.dir = s->model.names[k].dir;
+			strcpy(m->u.name.name, s->model.names[k].name);
+		}
 	post(s, op);
 }
 
@@ -999,7 +1006,7 @@ void node_act(struct sim *s, struct node *n)
 	keep_alive(s, n);
 	if (what < 450)
 		go_on_with_one(s, n);
-	else if (what < 600)
+	else if (what < 570)
 		begin_put(s, n);
 	else if (what < 680)
 		begin_get(s, n);

@@ -296,6 +296,32 @@ START_TEST(what_is_gone_is_gone)
 }
 END_TEST
 
+/* A route that has rows of its own keeps them, also when one replica is left that would fit the object's row. */
+START_TEST(a_route_in_rows_stays_in_rows)
+{
+	struct catalogue *cat = must_open();
+	struct writes w = {0};
+	struct write_rec rec = object(50, 10);
+	struct core *c;
+	char *text;
+
+	base(&w);
+	rec.u.inode.tiers = 0;
+	rec.u.inode.alloc = 0;
+	rec.u.inode.flags = WRITE_OF_MULTI;
+	add(&w, rec, "x");
+	add(&w, (struct write_rec){.type = WRITE_REPLICA, .u.replica = {50, 60, 0, 1, 1}}, NULL);
+	must_apply(cat, &w);
+	c = load_core(cat, true);
+	text = describe(c);
+	ck_assert_ptr_nonnull(strstr(text, "tiers 0 alloc 0 flags 1 x"));
+	ck_assert_ptr_nonnull(strstr(text, "replica 50 0 1 60 1"));
+	free(text);
+	core_free(c);
+	catalogue_close(cat);
+}
+END_TEST
+
 START_TEST(xattrs_go_with_what_has_them)
 {
 	static const char blob[] = {1, 1, 0, 0, 0, 'n', 'v'};
@@ -307,7 +333,10 @@ START_TEST(xattrs_go_with_what_has_them)
 
 	base(&w);
 	add(&w, object(20, 10), "x");
+	add(&w, object(21, 10), "y");
 	x.u.key = (struct write_key){20, 0};
+	ck_assert(!writes_add(&w, &x));
+	x.u.key = (struct write_key){21, 0};
 	ck_assert(!writes_add(&w, &x));
 	x.u.key = (struct write_key){10, WRITE_OF_DIR};
 	ck_assert(!writes_add(&w, &x));
@@ -318,14 +347,21 @@ START_TEST(xattrs_go_with_what_has_them)
 	ck_assert_ptr_nonnull(strstr(text, "9 20 len 7"));
 	free(text);
 	core_free(c);
-	/* the object's go with the object, the directory's stay, also over a start without objects */
+	/* the object's go with the object */
 	add(&w, (struct write_rec){.type = WRITE_OBJECT_GONE, .u.key = {20, WRITE_OF_XATTRS}}, NULL);
 	must_apply(cat, &w);
+	c = load_core(cat, true);
+	text = describe(c);
+	ck_assert_ptr_null(strstr(text, "9 20 len 7"));
+	ck_assert_ptr_nonnull(strstr(text, "9 21 len 7"));
+	free(text);
+	core_free(c);
+	/* the directory's stay, also over a start without objects */
 	core_free(load_core(cat, false));
 	c = load_core(cat, true);
 	text = describe(c);
 	ck_assert_ptr_nonnull(strstr(text, "9 10 len 7"));
-	ck_assert_ptr_null(strstr(text, "9 20 len 7"));
+	ck_assert_ptr_null(strstr(text, "9 21 len 7"));
 	free(text);
 	core_free(c);
 	/* an empty set is none */
@@ -334,6 +370,32 @@ START_TEST(xattrs_go_with_what_has_them)
 	c = load_core(cat, true);
 	text = describe(c);
 	ck_assert_ptr_null(strstr(text, "9 10 len 7"));
+	free(text);
+	core_free(c);
+	catalogue_close(cat);
+}
+END_TEST
+
+START_TEST(a_batch_that_fails_leaves_nothing)
+{
+	struct catalogue *cat = must_open();
+	struct writes w = {0};
+	struct errmsg e = {""};
+	struct core *c;
+	char *text;
+
+	base(&w);
+	add(&w, object(20, 10), "x");
+	add(&w, (struct write_rec){.type = WRITE_TYPES}, NULL); /* no such record */
+	ck_assert_int_lt(catalogue_apply(cat, &w, &e), 0);
+	ck_assert_ptr_nonnull(strstr(e.text, path));
+	writes_clear(&w);
+	base(&w);
+	must_apply(cat, &w);
+	c = load_core(cat, true);
+	text = describe(c);
+	ck_assert_ptr_nonnull(strstr(text, "1 10 len 1 a"));
+	ck_assert_ptr_null(strstr(text, "5 20 in"));
 	free(text);
 	core_free(c);
 	catalogue_close(cat);
@@ -662,7 +724,9 @@ int main(void)
 	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_test(tc, everything_comes_back);
 	tcase_add_test(tc, what_is_gone_is_gone);
+	tcase_add_test(tc, a_route_in_rows_stays_in_rows);
 	tcase_add_test(tc, xattrs_go_with_what_has_them);
+	tcase_add_test(tc, a_batch_that_fails_leaves_nothing);
 	tcase_add_test(tc, a_file_of_contradictions_loads_what_hangs_together);
 	tcase_add_test(tc, older_layouts_are_brought_up_to_date);
 	tcase_add_test(tc, what_is_not_a_catalogue_is_refused);

@@ -568,6 +568,7 @@ START_TEST(gets_end_by_their_deadline)
 	}
 	ck_assert_uint_eq(rig_ledger(&rg, 1).reserved, 0);
 	ck_assert_int_eq(rig_get_end(&rg, 1, MSG_GET_DONE, get, false), -ESTALE);
+	ck_assert_int_eq(rig_get_end(&rg, 1, MSG_GET_REVOKE, get, false), -ESTALE);
 	/* what does not fit now is told with the numbers */
 	m = msg_new(MSG_HEARTBEAT);
 	m->u.heartbeat.capacity = 12288;
@@ -575,6 +576,11 @@ START_TEST(gets_end_by_their_deadline)
 	ck_assert_int_eq(rig_get(&rg, 1, id, 0), -ENOSPC);
 	ck_assert_uint_eq(rg.answer->u.get.total, 12288);
 	ck_assert_uint_eq(rg.answer->u.get.free, 4096);
+	/* a bad copy is one, also when the get that found it is over */
+	m = msg_new(MSG_GET_REVOKE);
+	m->u.get = (__typeof__(m->u.get)){.get_id = get, .put_id = id, .drop_ssd_source = true};
+	ck_assert_int_eq(rig_send(&rg, 1, m), 0);
+	ck_assert_int_eq(rig_lookup(&rg, 1, dir, "x"), -ENOENT);
 }
 END_TEST
 
@@ -769,6 +775,69 @@ START_TEST(one_incarnation_at_a_time)
 }
 END_TEST
 
+/* Asking to come back is no sign of life of what was before. */
+START_TEST(a_join_keeps_no_dead_incarnation_alive)
+{
+	int r = -EBUSY;
+
+	ck_assert_int_eq(rig_join(&rg, 2, CAPACITY, true), 0);
+	for (int k = 0; k < 12 && r == -EBUSY; k++) {
+		struct msg *m = msg_new(MSG_HEARTBEAT);
+
+		m->u.heartbeat.capacity = CAPACITY;
+		ck_assert_int_eq(rig_send(&rg, 1, m), 0);
+		rig_tick(&rg, NS_PER_SEC / 2);
+		r = rig_join(&rg, 2, CAPACITY, true);
+	}
+	ck_assert_int_eq(r, 0);
+}
+END_TEST
+
+/* What ends a lease comes behind what has granted it, and tells a sequence above. */
+START_TEST(the_end_of_a_lease_does_not_overtake_it)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 10), lease, sub;
+
+	ck_assert_int_eq(rig_rename(&rg, 1, dir, "x", dir, "y", false), 0);
+	ck_assert(rg.after_commit);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_SSD_COMMIT, id, 0, 0), 0);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, id, 0, 0), 0);
+	ck_assert(!rg.after_commit);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_SSD_EVICT, id, 0, 0), 0);
+	ck_assert(rg.answer->items[0].flags & MSG_ITEM_GONE);
+	ck_assert(rg.after_commit);
+	id = rig_put(&rg, 1, dir, "x", 10);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, id, 0, 0), 0);
+	ck_assert(rg.answer->items[0].flags & MSG_ITEM_GONE);
+	ck_assert(rg.after_commit);
+	rig_put(&rg, 1, dir, "x", 10);
+	lease = rg.answer->u.entry.lease;
+	ck_assert_int_eq(rig_delete(&rg, 1, dir, "x"), 0);
+	ck_assert_uint_gt(rg.answer->u.entry.lease, lease);
+	sub = rig_mkdir(&rg, dir, "sub");
+	lease = rg.answer->u.entry.lease;
+	ck_assert_int_eq(rig_send(&rg, 1, rig_named(MSG_RMDIR, dir, "sub")), 0);
+	ck_assert_uint_gt(rg.answer->u.entry.lease, lease);
+	ck_assert_uint_eq(rg.answer->u.entry.a.id, sub);
+}
+END_TEST
+
+/* The last replica of an orphan is evicted, and then the node acknowledges the drop instead of freeing the file. */
+START_TEST(an_acknowledgement_ends_what_is_loose)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 10);
+
+	ck_assert_int_eq(rig_delete(&rg, 1, dir, "x"), 0);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, id, 0, 0), 0);
+	ck_assert_uint_eq(rig_counts(&rg).orphans, 0);
+	ck_assert_uint_eq(rig_ledger(&rg, 1).used, 4096);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_DELETE_ACK, 0, 0, 0), 0);
+	ck_assert_uint_eq(rig_ledger(&rg, 1).used, 4096);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_DELETE_ACK, id, 0, 0), 0);
+	nothing_left();
+}
+END_TEST
+
 START_TEST(drops_are_repeated)
 {
 	uint64_t id = rig_put(&rg, 1, dir, "x", 10);
@@ -913,6 +982,9 @@ int main(void)
 	tcase_add_test(tc, a_second_node_gets_and_loses);
 	tcase_add_test(tc, a_node_dies_with_what_only_it_had);
 	tcase_add_test(tc, one_incarnation_at_a_time);
+	tcase_add_test(tc, a_join_keeps_no_dead_incarnation_alive);
+	tcase_add_test(tc, the_end_of_a_lease_does_not_overtake_it);
+	tcase_add_test(tc, an_acknowledgement_ends_what_is_loose);
 	tcase_add_test(tc, drops_are_repeated);
 	tcase_add_test(tc, what_comes_twice_is_done_once);
 	tcase_add_test(tc, statfs_counts_each_object_once);
