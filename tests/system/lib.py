@@ -26,6 +26,7 @@ import resource
 import select
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -329,24 +330,28 @@ class Daemon:
                 "-o", text, "standalone", self.mnt]
 
     def start(self, timeout=20, wrap=()):
-        """Starts it in the foreground, its log in self.log, and waits until the mount serves."""
+        """Starts it in the foreground, its log in self.log, and waits until it says that it is ready."""
+        ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        ready.settimeout(0.02)
+        path = os.path.join(self.dir, "notify")
+        ready.bind(path)
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([*wrap, *self.command()], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        before = os.stat(os.path.dirname(self.mnt)).st_dev
+            self.process = subprocess.Popen([*wrap, *self.command()], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env={**os.environ, "NOTIFY_SOCKET": path})
 
-        def serves():
+        def says_ready():
             if self.process.poll() is not None:
                 raise Failed(f"fluxkvd ends with {self.process.returncode}: {self.last_lines()}")
-            try:
-                os.statvfs(self.mnt) # a stat of a dead mount may come from the kernel's cache
-                if os.stat(self.mnt).st_dev == before:
-                    return False
-            except OSError:
-                return False
-            # The tool can ask a moment later than the mount serves.
-            return os.path.exists(self.options.get("control_socket") or self.socket)
+            with contextlib.suppress(TimeoutError):
+                return b"READY=1" in ready.recv(4096)
+            return False
 
-        wait_for(serves, "fluxkvd serves its mount", timeout)
+        try:
+            wait_for(says_ready, "fluxkvd is ready", timeout, 0)
+        finally:
+            ready.close()
+            os.unlink(path)
+        os.statvfs(self.mnt)
         self.ctx.announce(f"mount {os.minor(os.stat(self.mnt).st_dev)}")
         return self
 

@@ -97,8 +97,9 @@ class MemoryGroup:
         return self
 
     def __exit__(self, *_):
-        write_file(f"{self.before}/cgroup.procs", b"0")
-        wait_for(lambda: not read_file(f"{self.path}/cgroup.procs").strip(), "the cgroup is empty", 5)
+        for pid in read_file(f"{self.path}/cgroup.procs").split():
+            with contextlib.suppress(OSError):
+                write_file(f"{self.before}/cgroup.procs", pid)
         with contextlib.suppress(OSError):
             os.rmdir(self.path)
 
