@@ -8,8 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * gcc makes slow code of this header at -O2: 7 GB/s on a core that does 11 GB/s with -O3. A checksum of each payload is
+ * taken, so that counts, whatever the rest is compiled with. clang needs no telling.
+ */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O3")
+#endif
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
 
 static inline uint64_t hash_bytes(const void *p, size_t len, uint64_t seed)
 {

@@ -324,7 +324,7 @@ static int make_pieces(struct ssd_device *d, unsigned n)
 		return -ENOMEM;
 	d->scratch = map;
 	for (unsigned i = 0; i < n; i++)
-		list_add_tail(&d->pieces[i].work.list, &d->free_pieces);
+		list_add_tail(&d->pieces[i].list, &d->free_pieces);
 	for (unsigned i = 0; i < SSD_SCRATCH; i++)
 		d->free_scratch[d->n_scratch++] = d->scratch + (size_t)i * SSD_PIECE;
 	return 0;
@@ -334,7 +334,7 @@ static void init_lists(struct ssd_device *d)
 {
 	list_init(&d->reads);
 	list_init(&d->writes);
-	list_init(&d->work);
+	list_init(&d->todo);
 	list_init(&d->sums);
 	list_init(&d->free_pieces);
 	list_init(&d->moving);

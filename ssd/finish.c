@@ -14,9 +14,10 @@ void ssd_op_init(struct ssd_op *op, struct ssd_device *d, enum ssd_kind kind)
 	memset((char *)op + sizeof(op->state), 0, sizeof(*op) - sizeof(op->state));
 	op->dev = d;
 	op->kind = kind;
-	list_init(&op->work.list);
 	list_init(&op->list);
 	list_init(&op->pieces);
+	list_init(&op->todo);
+	list_init(&op->ready);
 }
 
 struct ssd_op *ssd_op_new(struct ssd_device *d, enum ssd_kind kind, ssd_done_fn done, void *arg)
@@ -32,31 +33,44 @@ struct ssd_op *ssd_op_new(struct ssd_device *d, enum ssd_kind kind, ssd_done_fn 
 	return op;
 }
 
-static void hand(struct ssd_device *d, struct list *node, struct list *to)
+/* Call with d locked. */
+static void has_todo(struct ssd_device *d, struct ssd_op *op)
 {
-	pthread_mutex_lock(&d->lock);
-	list_add_tail(node, to);
+	if (list_empty(&op->todo))
+		list_add_tail(&op->todo, &d->todo);
 	pthread_cond_signal(&d->fin_cond);
-	pthread_mutex_unlock(&d->lock);
 }
 
 void ssd_finish_piece(struct ssd_device *d, struct ssd_piece *p)
 {
-	p->work.is_piece = true;
-	hand(d, &p->work.list, &d->work);
+	pthread_mutex_lock(&d->lock);
+	list_add_tail(&p->list, &p->op->ready);
+	has_todo(d, p->op);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void ssd_finish_op_locked(struct ssd_device *d, struct ssd_op *op)
+{
+	op->ended = true;
+	has_todo(d, op);
 }
 
 void ssd_finish_op(struct ssd_device *d, struct ssd_op *op)
 {
-	op->work.is_piece = false;
-	hand(d, &op->work.list, &d->work);
+	pthread_mutex_lock(&d->lock);
+	ssd_finish_op_locked(d, op);
+	pthread_mutex_unlock(&d->lock);
 }
 
 void ssd_finish_sum(struct ssd_device *d, struct ssd_op *op)
 {
 	/* `summed` says that the caller knew the sum; the finisher has not seen this request yet. */
-	if (!op->summed)
-		hand(d, &op->list, &d->sums);
+	if (op->summed)
+		return;
+	pthread_mutex_lock(&d->lock);
+	list_add_tail(&op->list, &d->sums);
+	pthread_cond_signal(&d->fin_cond);
+	pthread_mutex_unlock(&d->lock);
 }
 
 /* Takes n more bytes of the payload into the checksum. */
@@ -207,41 +221,80 @@ static void sum_write(struct ssd_device *d, struct ssd_op *op)
 		settle(d, op);
 }
 
-/* Waits for something to do. Reads go before the checksums of writes. False: the end. */
-static bool take_work(struct ssd_device *d, struct ssd_work **ret_work, struct ssd_op **ret_sum)
+/*
+ * The request that is nearest to its end. Were the pieces taken as they come, requests that began together would end
+ * together, and the device would stand idle while all of their checksums are taken. Call with d locked.
+ */
+static struct ssd_op *nearest_end(struct ssd_device *d)
 {
-	bool more = true;
+	struct ssd_op *best = NULL;
+	struct list *pos, *tmp;
 
-	*ret_work = NULL;
-	*ret_sum = NULL;
+	list_for_each(pos, tmp, &d->todo)
+	{
+		struct ssd_op *op = container_of(pos, struct ssd_op, todo);
+
+		if (!best || op->len - op->hashed < best->len - best->hashed)
+			best = op;
+	}
+	return best;
+}
+
+/* What there is to do for op: its next piece, or (NULL) its end. Call with d locked. */
+static struct ssd_piece *next_piece(struct ssd_op *op)
+{
+	struct ssd_piece *p = NULL;
+
+	if (!list_empty(&op->ready)) {
+		p = list_first(&op->ready, struct ssd_piece, list);
+		list_del(&p->list);
+	}
+	if (!p || (list_empty(&op->ready) && !op->ended))
+		list_del(&op->todo);
+	return p;
+}
+
+enum todo { TODO_PIECE, TODO_END, TODO_SUM, TODO_STOP };
+
+/* Waits for something to do. Reads and ends go before the checksums of writes. */
+static enum todo wait_todo(struct ssd_device *d, struct ssd_op **ret_op, struct ssd_piece **ret_piece)
+{
+	enum todo what = TODO_STOP;
+
 	pthread_mutex_lock(&d->lock);
-	while (list_empty(&d->work) && list_empty(&d->sums) && !d->fin_stop)
+	while (list_empty(&d->todo) && list_empty(&d->sums) && !d->fin_stop)
 		pthread_cond_wait(&d->fin_cond, &d->lock);
-	if (!list_empty(&d->work)) {
-		*ret_work = list_first(&d->work, struct ssd_work, list);
-		list_del(&(*ret_work)->list);
+	if (!list_empty(&d->todo)) {
+		*ret_op = nearest_end(d);
+		*ret_piece = next_piece(*ret_op);
+		what = *ret_piece ? TODO_PIECE : TODO_END;
 	} else if (!list_empty(&d->sums)) {
-		*ret_sum = list_first(&d->sums, struct ssd_op, list);
-	} else {
-		more = false;
+		*ret_op = list_first(&d->sums, struct ssd_op, list);
+		what = TODO_SUM;
 	}
 	pthread_mutex_unlock(&d->lock);
-	return more;
+	return what;
 }
 
 void *ssd_finisher(void *arg)
 {
 	struct ssd_device *d = arg;
-	struct ssd_work *work;
-	struct ssd_op *sum;
+	struct ssd_piece *piece = NULL;
+	struct ssd_op *op = NULL;
 
-	while (take_work(d, &work, &sum)) {
-		if (!work)
-			sum_write(d, sum);
-		else if (work->is_piece)
-			take_piece(d, container_of(work, struct ssd_piece, work));
-		else
-			end_io(d, container_of(work, struct ssd_op, work));
+	for (;;) {
+		switch (wait_todo(d, &op, &piece)) {
+		case TODO_PIECE:
+			take_piece(d, piece);
+			break;
+		case TODO_END:
+			end_io(d, op);
+			break;
+		case TODO_SUM:
+			sum_write(d, op);
+			break;
+		case TODO_STOP:
+			return NULL;
+		}
 	}
-	return NULL;
 }

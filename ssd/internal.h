@@ -34,12 +34,6 @@
 #define SSD_QUEUE_MAX 16384u /* requests, each of the two queues of a device */
 #define SSD_PAGE 4096u	     /* a written buffer is readable, and zero behind len, up to a multiple of this */
 
-/* What the finisher takes off its list: a piece that was read, or a request that has ended. */
-struct ssd_work {
-	struct list list;
-	bool is_piece;
-};
-
 enum ssd_kind { SSD_OP_READ, SSD_OP_WRITE, SSD_OP_MOVE };
 
 /*
@@ -48,9 +42,11 @@ enum ssd_kind { SSD_OP_READ, SSD_OP_WRITE, SSD_OP_MOVE };
  */
 struct ssd_op {
 	XXH3_state_t state; /* sum */
-	struct ssd_work work;
 	struct list list;   /* in a queue, or among the checksums to take */
-	struct list pieces; /* of a read, in order, handed over from the front */
+	struct list pieces; /* in flight, in order; handed over from the front */
+	struct list todo;   /* among those that the finisher has something to do for; device->lock */
+	struct list ready;  /* pieces for the finisher, in order; device->lock */
+	bool ended;	    /* no more pieces come; device->lock */
 	struct ssd_device *dev;
 	enum ssd_kind kind;
 	uint32_t entry;
@@ -77,7 +73,7 @@ struct ssd_op {
 /* Part of a request, at most SSD_PIECE bytes, one request of the engine at a time. */
 struct ssd_piece {
 	struct ssd_io_req req;
-	struct ssd_work work; /* also in the free list */
+	struct list list; /* in the free list, or ready for the finisher */
 	struct list in_op;
 	struct ssd_op *op;
 	void *scratch; /* or NULL: straight from or to op->buf */
@@ -85,7 +81,7 @@ struct ssd_piece {
 	uint32_t len, got;
 	unsigned tries;
 	bool writing; /* of a move: the second half */
-	bool ended;
+	bool came_back;
 };
 
 struct ssd_device {
@@ -114,7 +110,7 @@ struct ssd_device {
 	unsigned n_reads, n_writes;
 	uint64_t backlog;
 	bool kicked, stalled, stop, fin_stop;
-	struct list work, sums;
+	struct list todo, sums; /* requests for the finisher: with something ready; writes without a checksum */
 	struct list free_pieces;
 	void *free_scratch[SSD_SCRATCH];
 	unsigned n_scratch;
@@ -184,10 +180,12 @@ void ssd_piece_free(struct ssd_device *d, struct ssd_piece *p);
 /* finish.c */
 
 void *ssd_finisher(void *arg);
-/* Hands over. Each takes d's lock. */
+/* Hands over a piece that was read, a request that has ended, a write whose checksum is to be taken. Take d's lock. */
 void ssd_finish_piece(struct ssd_device *d, struct ssd_piece *p);
 void ssd_finish_op(struct ssd_device *d, struct ssd_op *op);
 void ssd_finish_sum(struct ssd_device *d, struct ssd_op *op);
+/* As ssd_finish_op(). Call with d locked. */
+void ssd_finish_op_locked(struct ssd_device *d, struct ssd_op *op);
 
 struct ssd_op *ssd_op_new(struct ssd_device *d, enum ssd_kind kind, ssd_done_fn done, void *arg);
 void ssd_op_init(struct ssd_op *op, struct ssd_device *d, enum ssd_kind kind);

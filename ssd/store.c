@@ -234,9 +234,7 @@ static int make_backlog(struct ssd_device *d, uint64_t n)
 		d->backlog -= op->charge;
 		op->charge = 0;
 		op->err = -ENOBUFS;
-		op->work.is_piece = false;
-		list_add_tail(&op->work.list, &d->work);
-		pthread_cond_signal(&d->fin_cond);
+		ssd_finish_op_locked(d, op);
 	}
 	return 0;
 }

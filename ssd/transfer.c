@@ -39,8 +39,8 @@ static struct ssd_piece *piece_new(struct ssd_device *d, bool scratch)
 	if (list_empty(&d->free_pieces) || (scratch && !d->n_scratch)) {
 		d->stalled = true;
 	} else {
-		p = list_first(&d->free_pieces, struct ssd_piece, work.list);
-		list_del(&p->work.list);
+		p = list_first(&d->free_pieces, struct ssd_piece, list);
+		list_del(&p->list);
 		p->scratch = scratch ? d->free_scratch[--d->n_scratch] : NULL;
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -52,7 +52,7 @@ void ssd_piece_free(struct ssd_device *d, struct ssd_piece *p)
 	pthread_mutex_lock(&d->lock);
 	if (p->scratch)
 		d->free_scratch[d->n_scratch++] = p->scratch;
-	list_add(&p->work.list, &d->free_pieces);
+	list_add(&p->list, &d->free_pieces);
 	ssd_device_unblock(d);
 	pthread_mutex_unlock(&d->lock);
 }
@@ -106,7 +106,7 @@ static bool issue(struct ssd_device *d, struct ssd_op *op)
 	p->len = n;
 	p->got = p->tries = 0;
 	p->writing = op->kind == SSD_OP_WRITE;
-	p->ended = false;
+	p->came_back = false;
 	if (p->writing && p->scratch)
 		fill_scratch(p);
 	op->next += n;
@@ -325,7 +325,7 @@ static void hand_over(struct ssd_device *d, struct ssd_op *op)
 	while (!list_empty(&op->pieces)) {
 		struct ssd_piece *p = list_first(&op->pieces, struct ssd_piece, in_op);
 
-		if (!p->ended)
+		if (!p->came_back)
 			return;
 		list_del(&p->in_op);
 		if (op->kind == SSD_OP_READ && !op->err)
@@ -378,7 +378,7 @@ void ssd_transfer_ended(struct ssd_device *d, struct ssd_io_req *req)
 	op->in_flight--;
 	if (err)
 		fail_op(d, op, -EIO);
-	p->ended = true;
+	p->came_back = true;
 	hand_over(d, op);
 	if (!op->in_flight && (op->err || op->next == op->alen))
 		end_op(d, op);
