@@ -314,6 +314,8 @@ class Daemon:
         self.log_allowed = re.compile(log_allowed) if log_allowed else None
         self.config = config
         self.process = None
+        self.notify = None
+        self.notices = b""
         self.options = {"dram": "512MB", **options}
         ssd = self.options.get("ssd")
         if ssd and "/" not in ssd:
@@ -330,8 +332,11 @@ class Daemon:
                 "-o", text, "standalone", self.mnt]
 
     def start(self, timeout=20, wrap=()):
-        """Starts it in the foreground, its log in self.log, and waits until it says that it is ready."""
-        ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        """Starts it in the foreground, its log in self.log, and waits until it says that it is ready. What it says to
+        the service manager goes on coming to self.notify; self.notices is what was read so far."""
+        self.end_notify()
+        self.notify = ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notices = b""
         ready.settimeout(0.02)
         path = os.path.join(self.dir, "notify")
         ready.bind(path)
@@ -343,17 +348,19 @@ class Daemon:
             if self.process.poll() is not None:
                 raise Failed(f"fluxkvd ends with {self.process.returncode}: {self.last_lines()}")
             with contextlib.suppress(TimeoutError):
-                return b"READY=1" in ready.recv(4096)
-            return False
+                self.notices += ready.recv(4096) + b"\n"
+            return b"READY=1" in self.notices
 
-        try:
-            wait_for(says_ready, "fluxkvd is ready", timeout, 0)
-        finally:
-            ready.close()
-            os.unlink(path)
+        wait_for(says_ready, "fluxkvd is ready", timeout, 0)
         os.statvfs(self.mnt)
         self.ctx.announce(f"mount {os.minor(os.stat(self.mnt).st_dev)}")
         return self
+
+    def end_notify(self):
+        if self.notify:
+            self.notify.close()
+            self.notify = None
+            os.unlink(os.path.join(self.dir, "notify"))
 
     @property
     def pid(self):
