@@ -326,6 +326,7 @@ static int apply_all(struct catalogue *cat, const struct writes *w)
 	size_t pos = 0;
 	int rc = run(cat, ST_BEGIN);
 
+	/* Records are whole rows, so it does no harm that a batch which failed late is applied again. */
 	while (rc == SQLITE_OK && (rec = writes_next(w, &pos)))
 		rc = apply(cat, rec);
 	return rc == SQLITE_OK ? run(cat, ST_COMMIT) : rc;
@@ -341,6 +342,7 @@ int catalogue_apply(struct catalogue *cat, const struct writes *w, struct errmsg
 	if (rc == SQLITE_OK)
 		return 0;
 	r = errmsg_set(e, sqlite_errno(rc), "catalogue %s: %s", cat->path, sqlite3_errmsg(cat->db));
+	/* Some errors have rolled it back already, and then another one would be an error of its own. */
 	if (!sqlite3_get_autocommit(cat->db))
 		run(cat, ST_ROLLBACK);
 	return r ? r : -EIO;

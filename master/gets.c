@@ -211,6 +211,7 @@ int op_get_start(struct core *c, struct msg *m)
 		m->u.get.alloc = route_alloc(i, block, m->node);
 		return 0;
 	}
+	/* The target is charged before any byte moves, like a put's. */
 	if (bytes > ledger_free(mem))
 		return nospace(m, mem);
 	g = get_new(c);
@@ -256,6 +257,7 @@ int op_get_done(struct core *c, struct msg *m)
 	g = get_get(c, h);
 	if (step_room(c, 3, MSG_NAME_MAX) < 0)
 		return -ENOMEM;
+	/* Whatever promotion says, what follows must not fail: the bytes are there. */
 	loose = loose_room(c);
 	if (!loose)
 		return -ENOMEM;

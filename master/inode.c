@@ -251,6 +251,7 @@ uint32_t dir_seek(const struct dir *d, uint64_t cookie)
 	return lo;
 }
 
+/* Takes the dead slots out; cookies keep their meaning, for they are looked up by value. */
 static void compact(struct core *c, struct dir *d)
 {
 	uint32_t n = 0, cap;
@@ -271,6 +272,7 @@ static void compact(struct core *c, struct dir *d)
 	d->cap = cap;
 }
 
+/* The name's slot: cookies are unique, and a dead slot keeps its own. */
 static struct slot *slot_of(struct dir *d, uint64_t cookie)
 {
 	return &d->slots[dir_seek(d, cookie - 1)];
@@ -345,6 +347,7 @@ void dir_touch(struct core *c, uint32_t dir)
 
 void inode_attr(const struct core *c, const struct inode *i, struct msg_attr *ret)
 {
+	/* None for a version whose namespace was removed while somebody still holds it. */
 	const struct space *s = space_find(c, i->ns);
 
 	*ret = (struct msg_attr){

@@ -14,12 +14,19 @@ uint64_t lease_grant(struct core *c, struct inode *i, uint32_t node)
 	return ++c->lease_seq;
 }
 
+/* What cannot be told by name is told by all names, when there is memory again. */
+static void revoke_all_later(struct core *c, struct member *mem)
+{
+	mem->revoke_all = true;
+	c->flush = true;
+}
+
 static void revoke_one(struct core *c, const struct inode *i, struct member *mem, enum msg_revoke_reason reason)
 {
 	struct msg *m = msg_new(MSG_NAME_REVOKE);
 
 	if (!m) {
-		mem->revoke_all = true;
+		revoke_all_later(c, mem);
 		return;
 	}
 	m->u.revoke.dir = inode_get(c, i->parent)->id;
@@ -28,7 +35,7 @@ static void revoke_one(struct core *c, const struct inode *i, struct member *mem
 	m->u.revoke.reason = reason;
 	memcpy(m->u.revoke.name, i->name, i->name_len);
 	if (step_notify(c, mem->node, m) < 0)
-		mem->revoke_all = true;
+		revoke_all_later(c, mem);
 }
 
 void lease_revoke(struct core *c, struct inode *i, uint32_t but, enum msg_revoke_reason reason)

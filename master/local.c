@@ -151,6 +151,7 @@ static void answer(struct local_master *lm, struct msg *m, bool waited)
 {
 	struct call *c = (struct call *)(uintptr_t)m->req_id;
 
+	/* The callback sees the number its caller has given. */
 	m->req_id = c->req_id;
 	if (!(waited && stop_waiting(lm, c)) && c->done)
 		c->done(c->arg, m);
@@ -316,6 +317,7 @@ static struct call *handle_some(struct local_master *lm, struct call *c)
 	uint64_t now = clock_ns();
 
 	core_committed(lm->core, atomic_load(&lm->committed));
+	/* One look at the clock serves them all: what they are for is seconds. */
 	for (unsigned n = 0; c && n < BATCH_MAX; n++) {
 		struct call *next = c->next;
 
@@ -402,6 +404,7 @@ static void *loop_main(void *arg)
 		want_tick(lm);
 		publish_stats(lm);
 	}
+	/* The writer is stopped behind this and commits what is left. */
 	core_flush(lm->core, &lm->out);
 	send_rest(lm, clock_ns());
 	return NULL;

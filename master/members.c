@@ -128,6 +128,7 @@ int member_gone(struct core *c, struct member *mem)
 {
 	if (step_room(c, 1, 0) < 0)
 		return -ENOMEM;
+	/* Whatever of this has been done when memory runs out is done; the rest is found by the next call. */
 	tickets_gone(c, mem->node);
 	gets_gone(c, mem->node);
 	loose_freed_all(c, mem->node, 0);
@@ -213,6 +214,7 @@ int op_join(struct core *c, struct msg *m)
 		return -ENOMEM;
 	free(mem->key);
 	mem->key = key;
+	/* From here on whatever still comes from an earlier incarnation is stale. */
 	mem->live = true;
 	mem->tomb_tag = step_id(c);
 	mem->ssd = m->u.join.kv_ssd_storage;

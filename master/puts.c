@@ -194,6 +194,7 @@ static void grant_remove(struct ticket *t, struct grant *g)
 	memmove(g, g + 1, (t->n - k) * sizeof(*g));
 }
 
+/* The list stays ordered by it, so that the deadline looks at its head only. */
 static void sign_of_life(struct core *c, struct ticket *t)
 {
 	t->sign_ns = c->now_ns;
@@ -220,6 +221,7 @@ static void ticket_revoke(struct core *c, uint32_t h)
 	ticket_end(c, h);
 }
 
+/* The list gives pointers, the pool frees by handle. */
 static uint32_t ticket_handle(const struct core *c, const struct ticket *t)
 {
 	uint32_t h = table_head(&c->tickets_by_id, (uint32_t)hash_u64(t->id));
@@ -309,6 +311,39 @@ static int start_check(struct core *c, const struct msg *m, struct space **ret_s
 	return m->u.put.flags & MSG_PUT_EXCL ? exclusive_name(c, m, ret_name) : 0;
 }
 
+/* What a guess is granted for block 0: at least a page, at most the block; the rest comes with PUT_EXTEND. */
+static uint64_t first_grant(uint64_t guess, const struct space *s)
+{
+	uint64_t block = 1ull << s->block_shift;
+
+	return pages_of(guess > block ? block : guess ? guess : 1);
+}
+
+/* After the room was checked; the ticket is complete but for its grant. */
+static int make_ticket(struct core *c, const struct msg *m, const struct space *s, const struct name_arg *name,
+		       uint32_t *ret)
+{
+	struct ticket *t;
+	uint32_t h;
+	int r = new_ticket(c, &h);
+
+	if (r < 0)
+		return r;
+	if (m->u.put.flags & MSG_PUT_EXCL) {
+		r = reserve_name(c, h, name);
+		if (r < 0) {
+			ticket_end(c, h);
+			return r;
+		}
+	}
+	t = ticket_get(c, h);
+	t->node = (uint16_t)m->node;
+	t->ns = s->number;
+	t->block_shift = s->block_shift; /* of this put, whatever NS_SET does meanwhile */
+	*ret = h;
+	return 0;
+}
+
 int op_put_start(struct core *c, struct msg *m)
 {
 	struct name_arg name;
@@ -316,32 +351,22 @@ int op_put_start(struct core *c, struct msg *m)
 	struct space *s;
 	struct ticket *t;
 	struct grant *g;
-	uint64_t bytes = m->u.put.bytes;
+	uint64_t bytes;
 	uint32_t h;
 	int r = start_check(c, m, &s, &name);
 
 	if (r < 0)
 		return r;
-	if (bytes > 1ull << s->block_shift)
-		bytes = 1ull << s->block_shift;
-	bytes = pages_of(bytes ? bytes : 1);
+	bytes = first_grant(m->u.put.bytes, s);
 	r = placement_pick(c, s, m->node, bytes, &place);
 	if (r < 0)
 		return r == -ENOSPC ? nospace(m, place.target) : r;
 	if (msg_alloc_items(m, 1) < 0)
 		return -ENOMEM;
-	r = new_ticket(c, &h);
-	if (!r && (m->u.put.flags & MSG_PUT_EXCL)) {
-		r = reserve_name(c, h, &name);
-		if (r < 0)
-			ticket_end(c, h);
-	}
+	r = make_ticket(c, m, s, &name, &h);
 	if (r < 0)
 		return r;
 	t = ticket_get(c, h);
-	t->node = (uint16_t)m->node;
-	t->ns = s->number;
-	t->block_shift = s->block_shift;
 	t->persist = place.persist;
 	g = grant_add(c, t, 0);
 	g->bytes = bytes;
@@ -372,7 +397,7 @@ static int extend(struct core *c, struct msg *m, struct ticket *t, uint32_t bloc
 	int r;
 
 	if (!g && !bytes)
-		return 0;
+		return 0; /* given back before, and asked again */
 	if (!g) {
 		if (bytes > ledger_free(mem))
 			return nospace(m, mem);

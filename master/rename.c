@@ -87,6 +87,7 @@ static int apply(struct core *c, const struct rename *rn, uint64_t *ret_replaced
 		return -ENOMEM;
 	if (!rn->target && name_room(c, rn->to.dir, rn->to.name, rn->to.len, &copy) < 0)
 		return -ENOMEM;
+	/* Both names change for the others at once: what they lease of either is revoked before the answer. */
 	lease_revoke(c, i, rn->node, MSG_REVOKE_MOVED);
 	if (rn->target) {
 		*ret_replaced = end_target(c, rn);

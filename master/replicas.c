@@ -74,7 +74,7 @@ static int ssd_commit(struct core *c, uint64_t put_id, uint32_t block, uint32_t 
 	if (!i || orphan(i) || !(tiers & TIER_MEM))
 		return -ESTALE;
 	if (tiers & TIER_SSD)
-		return 0;
+		return 0; /* said twice */
 	if (step_room(c, 3, MSG_NAME_MAX) < 0)
 		return -ENOMEM;
 	return route_add(c, i, block, node, TIER_SSD, 0, true);
@@ -89,6 +89,7 @@ int op_ssd_commit(struct core *c, struct msg *m)
 
 static bool may_evict(const struct core *c, const struct inode *i, const struct msg_item *it, uint32_t node)
 {
+	/* Not even by force: a transfer holds what it reads. */
 	if (gets_read_memory(c, i->id, it->block, node))
 		return false;
 	if (route_other(i, it->block, node, TIER_MEM, NULL))
@@ -114,6 +115,7 @@ static int mem_evict(struct core *c, const struct msg_item *it, uint32_t node)
 	loose = loose_room(c);
 	if (!loose)
 		return -ENOMEM;
+	/* The bytes are still there: the ledger falls when the owner says that the file is unlinked. */
 	bytes = pages_of(block_len(i->size, i->block_shift, it->block));
 	i->flags |= INODE_LOOSE;
 	loose_add(c, loose, node, route_alloc(i, it->block, node), bytes, i->id);

@@ -193,6 +193,7 @@ static int add_to_array(struct core *c, struct inode *i, struct replica *rep)
 int route_add(struct core *c, struct inode *i, uint32_t block, uint32_t node, uint8_t tier, uint64_t alloc, bool say)
 {
 	struct replica rep = {.alloc = alloc, .block = block, .node = (uint16_t)node, .tiers = tier};
+	/* Only its home's replica of a one-block version has its place in the inode. */
 	bool fits = !block && i->home == node && blocks_of(i->size, i->block_shift) == 1;
 	int r;
 

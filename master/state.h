@@ -201,6 +201,7 @@ struct core {
 	struct core_msg *after; /* notices that follow the answer */
 	size_t n_after, cap_after;
 	bool answer_after_commit;
+	bool flush; /* some member has drops or a revoke_all to be told */
 
 	/* ids */
 	uint64_t next_id, id_limit, id_safe; /* below limit: said to the catalogue; below safe: it has it */

@@ -34,6 +34,7 @@ int step_room(struct core *c, size_t n, size_t data)
 
 void step_write(struct core *c, const struct write_rec *rec)
 {
+	/* Cannot fail: step_room() has been asked. */
 	writes_add(&c->out->writes, rec);
 }
 
@@ -103,6 +104,7 @@ void step_drop(struct core *c, uint32_t node, uint64_t put_id, uint32_t blocks)
 
 	if (!mem)
 		return;
+	c->flush = true;
 	if (mem->n_drops == mem->cap_drops) {
 		size_t cap = mem->cap_drops ? mem->cap_drops * 2 : 16;
 		struct drop *drops = realloc(mem->drops, cap * sizeof(*drops));
@@ -151,12 +153,27 @@ static void flush_revoke_all(struct core *c, struct member *mem)
 {
 	struct msg *m = msg_new(MSG_NAME_REVOKE);
 
-	if (!m)
-		return;
-	m->u.revoke.seq = ++c->lease_seq;
-	m->u.revoke.reason = MSG_REVOKE_MOVED;
-	if (!step_notify(c, mem->node, m))
+	if (m) {
+		m->u.revoke.seq = ++c->lease_seq;
+		m->u.revoke.reason = MSG_REVOKE_MOVED;
+	}
+	if (m && !step_notify(c, mem->node, m))
 		mem->revoke_all = false;
+	else
+		c->flush = true; /* with the next step */
+}
+
+static void flush_members(struct core *c)
+{
+	c->flush = false;
+	for (uint32_t n = 1; n < c->n_members; n++) {
+		struct member *mem = member_live(c, n);
+
+		if (mem && mem->n_drops)
+			flush_drops(c, mem);
+		if (mem && mem->revoke_all)
+			flush_revoke_all(c, mem);
+	}
 }
 
 void step_end(struct core *c, struct msg *in)
@@ -168,16 +185,8 @@ void step_end(struct core *c, struct msg *in)
 	for (size_t i = 0; i < c->n_after; i++)
 		push_notice(c, c->after[i].node, c->after[i].msg);
 	c->n_after = 0;
-	for (uint32_t i = 0; i < c->n_members; i++) {
-		struct member *mem = c->members[i];
-
-		if (!mem || !mem->live)
-			continue;
-		if (mem->n_drops)
-			flush_drops(c, mem);
-		if (mem->revoke_all)
-			flush_revoke_all(c, mem);
-	}
+	if (c->flush)
+		flush_members(c);
 }
 
 int step_ids_ready(struct core *c)

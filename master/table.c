@@ -69,6 +69,7 @@ static void split(struct table *t)
 	t->buckets++;
 	if (t->buckets == 2 * t->level)
 		t->level *= 2;
+	/* Walks by the links' places, so that moving one out needs no look back. */
 	while (*from) {
 		uint32_t h = *from, *link = t->ops->link(t->arg, h);
 
@@ -86,6 +87,7 @@ void table_insert(struct table *t, uint32_t h)
 {
 	uint32_t *head;
 
+	/* One bucket for one element keeps chains near one; without a segment they only grow a little longer. */
 	if (t->count >= t->buckets && (t->buckets >> TABLE_SEG_SHIFT) < t->n_segs)
 		split(t);
 	head = bucket(t, table_bucket(t, t->ops->hash(t->arg, h)));

@@ -73,6 +73,7 @@ static void orphan_make(struct core *c, uint32_t h)
 	tell_drop(c, i);
 }
 
+/* It counts no longer for its namespace and for statfs; an orphan's bytes are counted apart until they are gone. */
 static void uncount(struct core *c, const struct inode *i)
 {
 	struct space *s = space_find(c, i->ns);
@@ -151,6 +152,7 @@ uint64_t versions_expire(struct core *c)
 	const struct version_end end = {.reason = MSG_REVOKE_EXPIRED, .miss = MSG_MISS_EXPIRED, .say = true};
 	uint32_t h;
 
+	/* However many: their drops go out in one message a node. */
 	while ((h = heap_top(c)) && version_expired(c, inode_get(c, h))) {
 		if (step_room(c, 1, 0) < 0)
 			return NS_TICK_MAX;
@@ -161,6 +163,7 @@ uint64_t versions_expire(struct core *c)
 
 uint64_t versions_repeat(struct core *c)
 {
+	/* Each goes to the end of the list as it is told, so it ends with what is the last one now. */
 	uint32_t last = c->orphan_tail, h;
 	bool all = c->drops_lost;
 

@@ -17,36 +17,39 @@
 #include "master/schema.h"
 #include "tests/unit/bad_vfs.h"
 #include "tests/unit/run.h"
+#include "tests/unit/temp_dir.h"
 
-static char dir[64], path[96];
+static char path[96];
+
+/* For what children run too: the test library's own macros write to a pipe that a kill would leave half-written. */
+static bool in_child;
+
+#define MUST(x)                                                                                                        \
+	do {                                                                                                           \
+		if (!(x)) {                                                                                            \
+			if (in_child)                                                                                  \
+				_exit(9);                                                                              \
+			ck_abort_msg("%s", #x);                                                                        \
+		}                                                                                                      \
+	} while (0)
 
 static void set_up(void)
 {
-	strcpy(dir, "/tmp/fluxkv-catalogue-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(dir));
-	snprintf(path, sizeof(path), "%s/catalogue.db", dir);
-}
-
-static void tear_down(void)
-{
-	static const char *const ends[] = {"", "-wal", "-journal", "-shm"};
-	char p[128];
-
-	for (size_t k = 0; k < sizeof(ends) / sizeof(ends[0]); k++) {
-		snprintf(p, sizeof(p), "%s%s", path, ends[k]);
-		unlink(p);
-	}
-	rmdir(dir);
+	temp_dir_empty();
+	snprintf(path, sizeof(path), "%s/catalogue.db", temp_dir);
 }
 
 /* ---- helpers ----------------------------------------------------------------------------------------------- */
 
 static struct catalogue *must_open(void)
 {
-	struct catalogue *cat;
-	struct errmsg e;
+	struct catalogue *cat = NULL;
+	struct errmsg e = {""};
+	int r = catalogue_open(path, &cat, &e);
 
-	ck_assert_msg(!catalogue_open(path, &cat, &e), "%s", e.text);
+	if (r < 0 && !in_child)
+		ck_abort_msg("%s", e.text);
+	MUST(!r);
 	return cat;
 }
 
@@ -64,7 +67,7 @@ static void add(struct writes *w, struct write_rec rec, const char *data)
 {
 	rec.data = (const uint8_t *)data;
 	rec.len = data ? (uint32_t)strlen(data) : 0;
-	ck_assert(!writes_add(w, &rec));
+	MUST(!writes_add(w, &rec));
 }
 
 static struct write_rec object(uint64_t id, uint64_t parent)
@@ -487,11 +490,11 @@ START_TEST(what_is_not_a_catalogue_is_refused)
 	exec_sql("DROP TABLE schema");
 	refused(-EBADMSG, "does not tell its version");
 	unlink(path);
-	snprintf(path, sizeof(path), "%s/no/such/place", dir);
+	snprintf(path, sizeof(path), "%s/no/such/place", temp_dir);
 	refused(-EIO, "unable to open");
-	snprintf(path, sizeof(path), "%s", dir);
+	snprintf(path, sizeof(path), "%s", temp_dir);
 	refused(-EIO, "unable to open");
-	snprintf(path, sizeof(path), "%s/catalogue.db", dir);
+	snprintf(path, sizeof(path), "%s/catalogue.db", temp_dir);
 }
 END_TEST
 
@@ -596,10 +599,13 @@ static uint64_t last_batch(void)
 
 static void kill_child_writes(int fd, uint64_t n)
 {
-	struct catalogue *cat = must_open();
 	struct writes w = {0};
+	struct catalogue *cat;
 	struct errmsg e;
 
+	in_child = true;
+	die_with_parent();
+	cat = must_open();
 	for (;;) {
 		batch(&w, n);
 		if (catalogue_apply(cat, &w, &e) < 0 || write(fd, &n, sizeof(n)) != sizeof(n))
@@ -627,8 +633,10 @@ START_TEST(nothing_acknowledged_is_lost_to_a_kill)
 			kill_child_writes(pipe_fd[1], done + 1);
 		}
 		close(pipe_fd[1]);
+		/* Once it has begun, however slow the machine is. */
+		ck_assert_int_eq((int)read(pipe_fd[0], &done, sizeof(done)), (int)sizeof(done));
 		rnd = rnd * 1103515245 + 12345;
-		usleep(2000 + (rnd >> 8) % 15000);
+		usleep((rnd >> 8) % 15000);
 		kill(pid, SIGKILL);
 		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 		ck_assert(WIFSIGNALED(status));
@@ -640,7 +648,7 @@ START_TEST(nothing_acknowledged_is_lost_to_a_kill)
 			      (unsigned long long)done, (unsigned long long)there);
 		done = there;
 	}
-	ck_assert_uint_gt(done, 100);
+	ck_assert_uint_ge(done, 60);
 }
 END_TEST
 
@@ -673,17 +681,6 @@ static uint64_t run_batches(uint64_t enough, bool retry)
 	return n;
 }
 
-static void remove_files(void)
-{
-	char p[128];
-
-	unlink(path);
-	snprintf(p, sizeof(p), "%s-wal", path);
-	unlink(p);
-	snprintf(p, sizeof(p), "%s-journal", path);
-	unlink(p);
-}
-
 #define SOME_BATCHES 14u
 
 /* The loop's number: the first half fails once, the other for good; odd ones with a full disk, even ones with an I/O
@@ -700,7 +697,7 @@ START_TEST(every_write_fails_in_turn)
 		uint64_t done, there;
 		bool once = k < total;
 
-		remove_files();
+		temp_dir_empty();
 		bad.countdown = k % total;
 		bad.sticky = !once;
 		bad.error = k % 2 ? SQLITE_FULL : SQLITE_IOERR_WRITE;
@@ -721,7 +718,8 @@ int main(void)
 	Suite *s = suite_create("master/catalogue");
 	TCase *tc = tcase_create("catalogue");
 
-	tcase_add_checked_fixture(tc, set_up, tear_down);
+	tcase_add_unchecked_fixture(tc, temp_dir_make, temp_dir_remove);
+	tcase_add_checked_fixture(tc, set_up, NULL);
 	tcase_add_test(tc, everything_comes_back);
 	tcase_add_test(tc, what_is_gone_is_gone);
 	tcase_add_test(tc, a_route_in_rows_stays_in_rows);
