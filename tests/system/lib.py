@@ -27,7 +27,6 @@ import select
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -745,10 +744,11 @@ class Supervisor:
             self.explain_hang()
             os._exit(0)
         end = time.monotonic() + 5
-        while time.monotonic() < end and os.waitpid(looker, os.WNOHANG)[0] == 0:
+        while os.waitpid(looker, os.WNOHANG)[0] == 0:
+            if time.monotonic() > end:
+                os.kill(looker, signal.SIGKILL)
+                break
             time.sleep(0.05)
-        with contextlib.suppress(OSError):
-            os.kill(looker, signal.SIGKILL)
 
     def explain_hang(self):
         for pid in self.family():
@@ -780,5 +780,8 @@ class Supervisor:
             shutil.rmtree(self.base, ignore_errors=True)
 
 
-def is_char_device(path):
-    return stat.S_ISCHR(os.stat(path).st_mode)
+@functools.lru_cache(maxsize=1)
+def sanitized():
+    """A sanitized daemon keeps freed memory back: what it holds says nothing."""
+    with open(FLUXKVD, "rb") as f:
+        return b"__asan_init" in f.read()

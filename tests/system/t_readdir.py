@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 
-from lib import LONG, MIB, check, diag, fails, run, same, test, write_file
+from lib import LONG, MIB, Skip, check, diag, fails, run, same, sanitized, test, write_file
 import errno
 
 STABLE = 1000000 if LONG else 30000
@@ -103,6 +103,8 @@ def every_stable_name_once_while_others_change(ctx):
 @test(fluxkv=True, timeout=180, long_timeout=3600)
 def memory_of_a_scan_is_bounded(ctx):
     """A hundred scans that stop in the middle, all open, cost the daemon no copy of the directory each."""
+    if sanitized():
+        raise Skip("the daemon is sanitized")
     daemon = ctx.daemon(dram="256MB").start()
     d = f"{daemon.mnt}/ns"
     os.mkdir(d)
