@@ -317,7 +317,7 @@ class Daemon:
         self.notices = b""
         self.options = {"dram": "512MB", **options}
         ssd = self.options.get("ssd")
-        if ssd and "/" not in ssd:
+        if ssd and not isinstance(ssd, list) and "/" not in ssd:
             self.ssd_path = os.path.join(self.dir, "ssd")
             os.makedirs(self.ssd_path, exist_ok=True)
             self.options["ssd"] = f"{self.ssd_path}:{ssd}"
@@ -326,7 +326,8 @@ class Daemon:
 
     def command(self, foreground=True):
         options = {**self.options, "instance": self.instance, "run_dir": self.run_dir, "state_dir": self.state_dir}
-        text = ",".join(k if v is True else f"{k}={v}" for k, v in options.items() if v is not None)
+        pairs = [(k, v) for k, vs in options.items() for v in (vs if isinstance(vs, list) else [vs]) if v is not None]
+        text = ",".join(k if v is True else f"{k}={v}" for k, v in pairs)
         return [FLUXKVD, *(["-f"] if foreground else []), *(["-c", self.config] if self.config else []),
                 "-o", text, "standalone", self.mnt]
 
@@ -516,8 +517,16 @@ def ledger_numbers(status):
     return found
 
 
-def xattr_text(path, name):
-    return os.getxattr(path, name).decode()
+def small_disk(ctx, mib):
+    """A directory on an ext4 of its own; gone with the mount namespace at the latest."""
+    image, where = f"{ctx.temp('img')}/image", ctx.temp("disk")
+    with open(image, "wb") as f:
+        f.truncate(mib << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
+    p = subprocess.run(["mount", "-o", "loop", image, where], capture_output=True, text=True, check=False)
+    if p.returncode:
+        raise Skip(f"needs loop devices: {p.stderr.strip()}")
+    return where
 
 
 # ---- running --------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import stat
 import subprocess
 import sys
 
-from lib import (FLUXKV, FLUXKVD, SLOW, Failed, Skip, check, check_bytes, left_behind, read_file, run, same, test,
-                 wait_for, write_file)
+from lib import (FLUXKV, FLUXKVD, SLOW, Failed, Skip, check, check_bytes, left_behind, read_file, run, same, small_disk,
+                 test, wait_for, write_file)
 
 USAGE = 2
 
@@ -177,18 +177,6 @@ def ssd_paths(ctx):
     d.options["ssd"] = f"{base}/dir:64MB"
     works(d)
     check_bytes(read_file(f"{base}/dir/foreign"), b"left alone", "a file that is none of ours")
-
-
-def small_disk(ctx, mib):
-    """A directory on an ext4 of its own; gone with the mount namespace at the latest."""
-    image, where = f"{ctx.temp('img')}/image", ctx.temp("disk")
-    with open(image, "wb") as f:
-        f.truncate(mib << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
-    p = subprocess.run(["mount", "-o", "loop", image, where], capture_output=True, text=True, check=False)
-    if p.returncode:
-        raise Skip(f"needs loop devices: {p.stderr.strip()}")
-    return where
 
 
 @test(fluxkv=True)

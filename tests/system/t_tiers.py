@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """More data than memory: readers verify every byte while values are overwritten and deleted; the ledgers add up."""
+import contextlib
+import errno
+import fcntl
+import mmap
 import os
 import random
+import subprocess
 import threading
 import time
 
-from lib import (LONG, MIB, Failed, big_stamped, check, check_bytes, diag, run, same, test, wait_for,
+from lib import (LONG, MIB, SLOW, Failed, big_stamped, check, check_bytes, diag, run, same, small_disk, test, wait_for,
                  write_file)
 
 VALUE = 4 * MIB
@@ -274,6 +279,112 @@ def values_of_all_sizes_through_both_tiers(ctx):
         for i in order:
             check_bytes(read_value(f"{d}/{i}"), big_stamped(f"{i}", 1, sizes[i]), f"value {i} of {sizes[i]} bytes")
     daemon.check_empty()
+
+
+def on_ssd_alone(daemon, path):
+    """Waits until the SSD has the value, evicts it from memory, and from the kernel's cache."""
+    tier = lambda: os.getxattr(path, "user.fluxkv.tier").decode()
+    wait_for(lambda: "ssd" in tier(), f"{path} is persisted", 10)
+    daemon.cli("evict", "--tier", "dram", path)
+    same(tier(), "ssd", f"tier of {path}")
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def flip_in_shards(root, needle):
+    """Changes a byte behind each place where the shard files have the needle; how many."""
+    flipped = 0
+    for at, _, names in os.walk(root):
+        for name in names:
+            with open(f"{at}/{name}", "r+b") as f, mmap.mmap(f.fileno(), 0) if os.path.getsize(f"{at}/{name}") else \
+                 contextlib.nullcontext(b"") as m:
+                i = m.find(needle)
+                while i >= 0:
+                    m[i + len(needle)] ^= 0x10
+                    flipped += 1
+                    i = m.find(needle, i + 1)
+                if flipped:
+                    m.flush()
+    return flipped
+
+
+@test(fluxkv=True)
+def bytes_flipped_on_the_medium(ctx):
+    """The checksum finds them: a miss or an error, never other bytes; the value can be put again."""
+    daemon = ctx.daemon(dram="64MB", ssd="128MB", log_allowed="checksum|read of inode").start()
+    d = f"{daemon.mnt}/ns"
+    os.mkdir(d)
+    data = {n: big_stamped(n, 1, 2 * MIB + 100) for n in ("broken", "whole")}
+    for n, content in data.items():
+        write_file(f"{d}/{n}", content)
+        on_ssd_alone(daemon, f"{d}/{n}")
+    os.sync()
+    same(flip_in_shards(daemon.ssd_path, data["broken"][4096 * 100:4096 * 101]), 1, "places flipped")
+    try:
+        got = read_value(f"{d}/broken")
+        check(got is None, f"a read of flipped bytes succeeds: {'the old bytes' if got == data['broken'] else 'others'}")
+    except OSError as e:
+        check(e.errno == errno.EIO, f"errno of a read of flipped bytes: {e}")
+    check(daemon.number("checksum_errors") >= 1, "checksum errors are counted")
+    check(read_value(f"{d}/broken") is None, "after the error it is a miss")
+    check_bytes(read_value(f"{d}/whole"), data["whole"], "the value beside it")
+    write_file(f"{d}/broken", data["broken"])
+    check_bytes(read_value(f"{d}/broken"), data["broken"], "put again")
+    daemon.check_empty()
+
+
+def shut_down(path):
+    """The file system at path fails every access from now on, as a dying device does."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.ioctl(fd, 0x8004587D, (2).to_bytes(4, "little")) # EXT4_IOC_SHUTDOWN, without a flush
+    finally:
+        os.close(fd)
+
+
+@test(fluxkv=True, timeout=120)
+def a_device_that_fails(ctx):
+    """Puts go on, memory answers, the other device goes on; what only the dead one had is a miss, soon."""
+    disks = [small_disk(ctx, 160), small_disk(ctx, 160)]
+    for disk in disks:
+        os.mkdir(f"{disk}/ssd")
+    daemon = ctx.daemon(dram="128MB", ssd=[f"{disk}/ssd:96MB" for disk in disks],
+                        log_allowed="ssd|SSD|/disk|read of inode").start()
+    try:
+        d = f"{daemon.mnt}/ns"
+        os.mkdir(d)
+        for i in range(12):
+            write_file(f"{d}/v{i}", big_stamped(f"v{i}", 1, VALUE))
+        for i in range(8):
+            on_ssd_alone(daemon, f"{d}/v{i}")
+        shut_down(disks[0])
+        started, gone = time.monotonic(), 0
+        for i in range(12):
+            try:
+                got = read_value(f"{d}/v{i}")
+            except OSError as e:
+                check(e.errno == errno.EIO, f"errno of a read from a failing device: {e}")
+                got = None
+            if got is None:
+                gone += 1
+                check(i < 8, f"value {i} is lost, and memory had it")
+            else:
+                check_bytes(got, big_stamped(f"v{i}", 1, VALUE), f"value {i}")
+        check(time.monotonic() - started < 20 * SLOW, f"12 reads took {time.monotonic() - started:.0f} s")
+        check(0 < gone < 8, f"{gone} of 8 values that lay on two devices are gone")
+        for i in range(40):
+            write_file(f"{d}/n{i}", big_stamped(f"n{i}", 1, VALUE))
+        check_bytes(read_value(f"{d}/n39"), big_stamped("n39", 1, VALUE), "a value put after the failure")
+        wait_for(lambda: [x["failed"] for x in daemon.status()["ssd"]["devices"]].count(True) == 1,
+                 f"the status names the failed device: {daemon.status()['ssd']}", 10)
+        check(disks[0] in daemon.log_text(), f"the log names it: {daemon.last_lines()}")
+        same(daemon.status()["hits"]["unknown"], 0, "hits of unknown source")
+        daemon.check_empty()
+        same(daemon.kill(15), 0, "exit status")
+    finally:
+        for disk in disks:
+            subprocess.run(["umount", "-l", disk], check=False)
 
 
 run(globals())
