@@ -127,6 +127,7 @@ struct victims {
 	struct node *n;
 	struct block **b;
 	size_t count, max;
+	bool spare; /* only what is on the SSD tier too */
 	uint64_t refused;
 };
 
@@ -157,7 +158,7 @@ static enum policy_verdict visit(void *arg, struct policy_node *node)
 
 	if (v->count == v->max || pthread_mutex_trylock(&s->lock))
 		return POLICY_SKIP;
-	if (evictable(b) && pin_allows(v->n, b)) {
+	if (evictable(b) && (!v->spare || (b->flags & BLOCK_SSD)) && pin_allows(v->n, b)) {
 		b->flags |= BLOCK_EVICT;
 		v->b[v->count++] = b;
 		verdict = POLICY_TAKE;
@@ -277,7 +278,8 @@ static uint64_t bytes_short(struct node *n, bool *waiting)
 	since = n->space.wanted_since;
 	pthread_mutex_unlock(&n->space.lock);
 	*waiting = wanted > 0;
-	target = wanted ? wanted + low : free_now < low ? low + low / 4 : 0;
+	/* Ahead of need only what the SSD tier has too may go: a value that nobody is in the way of is not lost. */
+	target = wanted ? wanted + low : n->ssd && free_now < low ? low + low / 4 : 0;
 	if (free_now < target)
 		return target - free_now;
 	/* Enough by our own sum, which the master may be about to learn; if it does not, its sum counts. */
@@ -575,6 +577,7 @@ static void *evictor_thread(void *arg)
 			beat = now + HOUSEKEEPING_NS;
 		}
 		until = beat;
+		v.spare = !waiting;
 		if (want && v.b && evict_round(n, &v, want))
 			continue;
 		/* Without anybody waiting, whatever makes a victim of a block wakes us. */
