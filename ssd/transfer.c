@@ -87,6 +87,7 @@ static void count_flight(struct ssd_device *d, const struct ssd_piece *p, int n)
 {
 	if (p->op->kind == SSD_OP_READ) {
 		atomic_fetch_add(&d->reads_in_flight, (unsigned)n);
+		d->read_bytes += (uint64_t)((int64_t)n * p->len);
 	} else {
 		atomic_fetch_add(&d->writes_in_flight, (unsigned)n);
 		d->write_bytes += (uint64_t)((int64_t)n * p->len);
@@ -135,6 +136,8 @@ static bool next_read(struct ssd_device *d)
 {
 	struct ssd_op *op = d->cur_read;
 
+	if (d->read_bytes >= SSD_READ_WINDOW)
+		return false;
 	if (!op)
 		op = d->cur_read = pop(d, &d->reads, &d->n_reads);
 	if (!op || !issue(d, op))

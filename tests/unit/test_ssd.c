@@ -23,6 +23,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/size.h"
+#include "ssd/internal.h"
 #include "ssd/root.h"
 #include "ssd/ssd.h"
 #include "tests/unit/ssd_faulty.h"
@@ -510,17 +511,40 @@ END_TEST
 /* More of them at once than there are scratch buffers. */
 START_TEST(test_scratch_runs_out)
 {
-	enum { N = 40 };
+	enum { N = 40, LEN = 64 << 10 }; /* small: the read window must not be what ends first */
 	struct call *c[N];
 
 	open_store();
-	put(1, MIB);
+	put(1, LEN);
 	faulty_hold(&faulty, FAULTY_READ);
 	for (unsigned i = 0; i < N; i++) {
-		c[i] = call_new(1, 2 * MIB);
-		ck_assert_int_eq(ssd_read(store, key(1), c[i]->buf.p + 1, MIB, MIB, call_done, c[i]), 0);
+		c[i] = call_new(1, 2 * LEN);
+		ck_assert_int_eq(ssd_read(store, key(1), c[i]->buf.p + 1, LEN, LEN, call_done, c[i]), 0);
 	}
 	faulty_wait_held(&faulty, 16);
+	faulty_hold(&faulty, 0);
+	for (unsigned i = 0; i < N; i++)
+		ck_assert_int_eq(call_wait(c[i]), 0);
+}
+END_TEST
+
+/* Large reads go one after the other: no more than the window is in flight, and the first is not behind the others. */
+START_TEST(test_read_window)
+{
+	enum { N = 4 };
+	const unsigned window = SSD_READ_WINDOW / SSD_PIECE;
+	struct call *c[N];
+
+	open_store();
+	put(1, 3 * MIB);
+	faulty_hold(&faulty, FAULTY_READ);
+	for (unsigned i = 0; i < N; i++) {
+		c[i] = call_new(1, 3 * MIB);
+		ck_assert_int_eq(ssd_read(store, key(1), c[i]->buf.p, 3 * MIB, 3 * MIB, call_done, c[i]), 0);
+	}
+	faulty_wait_held(&faulty, window);
+	usleep(20000); /* what would come beyond the window has the time to come */
+	ck_assert_uint_eq(stats().dev[0].io_in_flight, window);
 	faulty_hold(&faulty, 0);
 	for (unsigned i = 0; i < N; i++)
 		ck_assert_int_eq(call_wait(c[i]), 0);
@@ -1579,6 +1603,7 @@ static void add_value_tests(Suite *suite)
 	tcase_add_test(tc, test_tight_capacity);
 	tcase_add_test(tc, test_padding);
 	tcase_add_test(tc, test_scratch_runs_out);
+	tcase_add_test(tc, test_read_window);
 	tcase_add_test(tc, test_known_sum);
 	tcase_add_test(tc, test_flipped_bytes);
 	tcase_add_test(tc, test_overwrite);
