@@ -820,7 +820,7 @@ static void base_make(void)
 
 static void base_remove(void)
 {
-	char cmd[160];
+	char cmd[256];
 
 	snprintf(cmd, sizeof(cmd), "umount -l %s/*/run/unit/segment 2>/dev/null; rm -rf %s", base, base);
 	if (system(cmd) != 0)
