@@ -137,7 +137,7 @@ static bool journal_reads_stderr(void)
 
 static int check_descriptors(const struct config *c, struct errmsg *e)
 {
-	uint64_t need = NOFILE_BASE + NOFILE_PER_THREAD * c->fuse_threads + CTL_MAX_CONNECTIONS +
+	uint64_t need = NOFILE_BASE + NOFILE_PER_THREAD * fs_threads(c->fuse_threads) + CTL_MAX_CONNECTIONS +
 			(c->ssd_enabled ? c->n_ssd * (c->ssd_shards + NOFILE_PER_SSD) : 0);
 	struct rlimit rl;
 

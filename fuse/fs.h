@@ -46,6 +46,9 @@ struct fs_config {
 	void *text_arg;
 };
 
+/* How many workers fs_mount() starts where wanted (0: from the number of CPUs) stands in the configuration. */
+unsigned fs_threads(uint64_t wanted);
+
 /*
  * Mounts and serves. When it returns 0, the workers run and the kernel's INIT has been answered: the first open(2)
  * behind it works. The node's events are taken over (node_set_events). Refusals, each with its reason in e:

@@ -102,10 +102,16 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-static unsigned default_workers(void)
+/*
+ * The kernel wakes the worker that has idled longest, so all of them take turns and the bytes of a write come to lie in
+ * a buffer that is in no cache: no more than can run at once and a little.
+ */
+unsigned fs_threads(uint64_t wanted)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
+	if (wanted)
+		return wanted < WORKERS_MAX ? (unsigned)wanted : WORKERS_MAX;
 	return cpus < 2 ? 4 : cpus > 14 ? 16 : (unsigned)cpus + 2;
 }
 
@@ -129,7 +135,7 @@ static int start_all(struct fs *fs, struct workers *ws, unsigned n)
 
 int workers_start(struct fs *fs, struct errmsg *e)
 {
-	unsigned n = fs->cfg.threads ? fs->cfg.threads : default_workers();
+	unsigned n = fs_threads(fs->cfg.threads);
 	struct workers *ws = calloc(1, sizeof(*ws));
 	sigset_t all, old;
 	int r;
@@ -139,7 +145,7 @@ int workers_start(struct fs *fs, struct errmsg *e)
 	fs->workers = ws;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = start_all(fs, ws, n < WORKERS_MAX ? n : WORKERS_MAX);
+	r = start_all(fs, ws, n);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return r < 0 ? errmsg_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
 }

@@ -38,7 +38,6 @@ int config_init(struct config *c)
 	    .block_size = UINT64_C(64) << 20,
 	    .negative_timeout = 100,
 	    .entry_timeout = 3600 * 1000,
-	    .fuse_threads = 16,
 	    .ssd_direct = true,
 	    .ssd_retry = 30 * 1000,
 	    .ssd_io_depth = 128,

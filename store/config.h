@@ -40,7 +40,7 @@ struct config {
 	uint64_t block_size;	   /* 64 MiB; of namespaces made without one */
 	uint64_t negative_timeout; /* 100 ms */
 	uint64_t entry_timeout;	   /* 1 h; changes are pushed to the kernel */
-	uint64_t fuse_threads;	   /* 16 */
+	uint64_t fuse_threads;	   /* 0: as many as CPUs and two more, 16 at most */
 	bool allow_other;	   /* false */
 	bool read_only;		   /* -o ro */
 	bool no_exec;		   /* -o noexec */

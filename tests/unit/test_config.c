@@ -210,7 +210,7 @@ static const struct {
      "fluxkv.yaml:2: log_level: is here for the second time; the first is in line 1"},
     {"log_level: loud\n", "fluxkv.yaml:1: log_level: \"loud\" is not a log level; write error, warn, info or debug"},
     {"allow_other: maybe\n", "fluxkv.yaml:1: allow_other: \"maybe\" is neither true nor false"},
-    {"fuse_threads: 0\n", "fluxkv.yaml:1: fuse_threads: \"0\" is not between 1 and 256"},
+    {"fuse_threads: 257\n", "fluxkv.yaml:1: fuse_threads: \"257\" is not between 0 and 256"},
     {"fuse_threads: 1.5\n", "fluxkv.yaml:1: fuse_threads: \"1.5\" is not a whole number"},
     {"fuse_threads: 18446744073709551617\n",
      "fluxkv.yaml:1: fuse_threads: \"18446744073709551617\" is not a whole number"},
@@ -436,7 +436,7 @@ START_TEST(test_reload)
 	free(restart);
 	config_apply_live(&c, &new);
 	ck_assert_uint_eq(c.log_level, LOG_LVL_DEBUG);
-	ck_assert_uint_eq(c.fuse_threads, 16);
+	ck_assert_uint_eq(c.fuse_threads, 0);
 	config_done(&new);
 }
 END_TEST
