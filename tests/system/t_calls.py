@@ -711,4 +711,34 @@ def a_writers_own_view(ctx):
     check_bytes(read_file(f"{d}/f"), bytes(want), "published")
 
 
+@test()
+def a_cached_reader_beside_a_direct_writer(ctx):
+    """What a write returned for is seen through the page cache, also while others pull the old pages back into it."""
+    d = ctx.dir()
+    cached, direct = os.open(f"{d}/f", os.O_CREAT | os.O_RDWR), os.open(f"{d}/f", os.O_WRONLY)
+    os.ftruncate(cached, 64 * 1024)
+    stop = threading.Event()
+
+    def puller():
+        fd = os.open(f"{d}/f", os.O_RDWR)
+        while not stop.is_set():
+            os.pread(fd, 64 * 1024, 0)
+        os.close(fd)
+
+    pullers = [threading.Thread(target=puller) for _ in range(2)]
+    for t in pullers:
+        t.start()
+    try:
+        for i in range(1500):
+            piece = stamped("direct", i, 8192 + i % 3)
+            same(os.pwrite(direct, piece, 4096), len(piece), "pwrite")
+            check_bytes(os.pread(cached, len(piece), 4096), piece, f"read {i} after the write")
+    finally:
+        stop.set()
+        for t in pullers:
+            t.join()
+    os.close(direct)
+    os.close(cached)
+
+
 run(globals())
