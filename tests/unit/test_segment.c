@@ -385,14 +385,17 @@ static struct predecessor crashed_predecessor(void)
 		if (reader == 0) {
 			/* no descriptor of the daemon's stays open here: a real reader has none */
 			for (int i = 3; i < 64; i++)
-				if (i != go[0])
+				if (i != go[0] && i != ready[1])
 					close(i);
+			/* Only now is the daemon's lock its own again. */
+			reader = getpid();
+			if (write(ready[1], &reader, sizeof(reader)) != (ssize_t)sizeof(reader))
+				_exit(1);
+			close(ready[1]);
 			while (read(go[0], &c, 1) < 0 && errno == EINTR)
 				;
 			_exit(((char *)map)[8 * MIB - 1] == 'x' ? 0 : 1);
 		}
-		if (write(ready[1], &reader, sizeof(reader)) != (ssize_t)sizeof(reader))
-			_exit(1);
 		kill(getpid(), SIGKILL);
 	}
 	close(ready[1]);
