@@ -207,6 +207,16 @@ static void getattr_cb(void *arg, int err, const struct node_entry *e)
 	answer_attr(o, &a);
 }
 
+/* Somebody still has it: open, or by a dentry that the kernel is about to forget. */
+static void answer_gone(struct attr_op *o, struct msg_attr *a)
+{
+	struct stat st;
+
+	a->nlink = 0;
+	fill_stat_inode(o->op.op_fs, o->inode, a, &st);
+	op_attr(&o->op, &st, 0);
+}
+
 void fs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct fs *fs = req_fs(req);
@@ -224,6 +234,8 @@ void fs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	inode_get_attr(fs->inodes, o->inode, &a, &age);
 	if (o->inode->i_put)
 		answer_put_attr(o);
+	else if (atomic_load(&o->inode->i_gone))
+		answer_gone(o, &a);
 	else if (a.kind == MSG_KIND_FILE && (double)age < fs->cfg.attr_timeout * (double)NS_PER_SEC)
 		answer_attr(o, &a); /* the kernel asks after each read, for the atime, which is ours */
 	else

@@ -48,8 +48,10 @@ void handle_unref(struct fs *fs, struct handle *h)
 	list_del(&h->h_link);
 	pthread_mutex_unlock(&fs->handles_lock);
 	count_sub(fs, handles, 1);
-	if (h->h_version)
+	if (h->h_version) {
 		version_close(h->h_version);
+		atomic_fetch_sub(&h->h_inode->i_opens, 1);
+	}
 	if (h->h_put)
 		end_put(fs, h);
 	if (h->h_dir)

@@ -186,22 +186,23 @@ struct retries *retries_free(struct retries *r);
  * and no lookup came since: the kernel will not look again.
  */
 bool retry_expect(struct fs *fs, pid_t tid, struct inode *i, unsigned need);
+/* The same; also false when it has been sent back to the name at all. */
 bool retry_expect_name(struct fs *fs, pid_t tid, uint64_t dir, const char *name, unsigned need);
-/* A lookup: what the thread will need, 0 if it was not sent back to this name or id (0: unknown yet). */
+/* A lookup, and the id it found (0: nothing): what the thread needs there; 0 if it was not sent back to either. */
 unsigned retry_match(struct fs *fs, pid_t tid, uint64_t dir, const char *name, uint64_t id);
 
-/* What the lookup found, kept open until the thread comes for it. The hold takes v, or an open handle and reference of
- * p. */
+/* What the lookup found, kept open until the thread comes for it: a version, or an open handle and reference of a put.
+ */
 struct hold {
-	struct msg_attr attr;
+	uint64_t id;
 	struct version *version;
 	struct put *put;
 	bool writer; /* the put is open for one */
 };
+bool retry_is_held(struct fs *fs, pid_t tid, uint64_t id);
+/* Takes over what h holds. */
 int retry_hold(struct fs *fs, pid_t tid, uint64_t dir, const char *name, const struct hold *h);
-/* A lookup of a name that is held for the thread: the same answer again. *ret_put is a reference or NULL. */
-bool retry_held(struct fs *fs, pid_t tid, uint64_t dir, const char *name, struct msg_attr *ret, struct put **ret_put);
-/* Takes a held one. */
+/* Takes a held one, and lets go of what else was kept for the thread and the name. */
 bool retry_take(struct fs *fs, pid_t tid, uint64_t id, struct hold *ret);
 void hold_release(const struct hold *h);
 /* Lets go of what nobody came for. Returns how many records are left. */
@@ -263,16 +264,19 @@ static inline struct handle *fi_handle(const struct fuse_file_info *fi)
 /* ---- notify.c ----------------------------------------------------------------------------------------------- */
 
 struct notify *notify_new(struct fs *fs, struct errmsg *e);
-/* Ends the thread: nothing is told any more, what is brought is dropped or answered at once. */
+/* Ends the threads: nothing is told any more, what is brought is dropped or answered at once. */
 void notify_stop(struct notify *n);
 /* After notify_stop(). Takes NULL, returns NULL. */
 struct notify *notify_free(struct notify *n);
-/* The name's dentry is to be dropped. May wait for room in the queue: for threads of the node only. */
-void notify_entry(struct notify *n, uint64_t dir, const char *name);
-/* A private version's inode has lost its last writer: in a while the kernel forgets its name, and so the inode. Never
- * waits; what is too much is not told. */
+/* None of these waits. */
+
+/* A private version's inode has lost its last writer: in a while the kernel forgets it. What is too much is not told.
+ */
 void notify_idle(struct notify *n, uint64_t ino);
-/* The pages of a range of the inode are to be dropped, then op answered with written bytes. Never waits. */
+/*
+ * The pages of a range of the inode are to be dropped, since readers through the page cache may have read old bytes
+ * back in while the write was under way; then op is answered with written bytes.
+ */
 void notify_pages_then_write(struct notify *n, uint64_t ino, uint64_t off, size_t len, struct op *op);
 /* The node's event. */
 void notify_gone(void *arg, uint64_t put_id, uint64_t dir, const char *name);

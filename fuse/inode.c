@@ -312,6 +312,7 @@ static struct inode *know(struct inode_table *t, const struct msg_attr *a, struc
 	if (i) {
 		i->i_refs++;
 		i->i_nlookup++;
+		atomic_store(&i->i_gone, false);
 		set_attr(i, a);
 	}
 	pthread_mutex_unlock(&s->lock);

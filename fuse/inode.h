@@ -45,6 +45,8 @@ struct inode {
 	atomic_bool i_unlinked; /* its name was removed or renamed over on this mount; relaxed */
 	atomic_uint i_cached;	/* handles open through the page cache (private versions) */
 	atomic_uint i_writers;	/* handles open for writing */
+	atomic_uint i_opens;	/* handles of a published version */
+	atomic_bool i_gone;	/* the node said that it is no more, and no lookup has found it since */
 	atomic_bool i_tmpfile;	/* made nameless, may be linked once */
 };
 

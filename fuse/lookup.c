@@ -74,31 +74,44 @@ static void look_again(struct lookup_op *o, int err)
 		op_err(&o->n.op, err);
 }
 
-/* The private version (a reference) is what the open will come for: holds it open and answers with it. */
-static void hold_put(struct lookup_op *o, struct put *put)
+/* Keeps what h holds for the thread's open, and answers with it. put: a reference for the answer, or NULL. */
+static void hold_and_answer(struct lookup_op *o, struct hold *h, const struct msg_attr *a, struct put *put)
 {
-	struct fs *fs = o->n.op.op_fs;
-	struct hold h = {.put = put, .writer = o->need & RETRY_WRITE};
-	int r = put_open(put, h.writer);
+	int r = retry_hold(o->n.op.op_fs, o->n.op.op_tid, o->n.dir, o->n.name, h);
 
 	if (r < 0) {
-		put_unref(put);
-		if (r == -ESTALE)
-			look_again(o, r);
-		else
-			op_err(&o->n.op, r);
-		return;
-	}
-	put_getattr(put, &h.attr);
-	put_ref(put); /* the answer's: once it is held, somebody may come for it */
-	r = retry_hold(fs, o->n.op.op_tid, o->n.dir, o->n.name, &h);
-	if (r < 0) {
-		put_unref(put);
-		hold_release(&h);
+		hold_release(h);
+		if (put)
+			put_unref(put);
 		op_err(&o->n.op, r);
 		return;
 	}
-	answer_held(o, &h.attr, put);
+	answer_held(o, a, put);
+}
+
+/* The private version (a reference) is what the open will come for. */
+static void hold_put(struct lookup_op *o, struct put *put)
+{
+	struct hold h = {.put = put, .writer = o->need & RETRY_WRITE};
+	struct msg_attr a;
+	int r = 0;
+
+	put_getattr(put, &a);
+	h.id = a.id;
+	if (retry_is_held(o->n.op.op_fs, o->n.op.op_tid, a.id)) {
+		answer_held(o, &a, put);
+		return;
+	}
+	r = put_open(put, h.writer);
+	if (!r) {
+		hold_and_answer(o, &h, &a, put_ref(put));
+		return;
+	}
+	put_unref(put);
+	if (r == -ESTALE)
+		look_again(o, r);
+	else
+		op_err(&o->n.op, r);
 }
 
 static void edit_cb(void *arg, int err, struct put *put)
@@ -115,23 +128,20 @@ static void edit_cb(void *arg, int err, struct put *put)
 
 static void hold_version(struct lookup_op *o)
 {
-	struct fs *fs = o->n.op.op_fs;
-	struct hold h = {.attr = o->attr};
-	int r = version_open(fs->node, &o->attr, &h.version);
+	struct hold h = {.id = o->attr.id};
+	int r;
 
-	if (r == -ESTALE) {
-		look_again(o, -ENOENT);
+	if (retry_is_held(o->n.op.op_fs, o->n.op.op_tid, o->attr.id)) {
+		answer_held(o, &o->attr, NULL);
 		return;
 	}
-	if (!r) {
-		r = retry_hold(fs, o->n.op.op_tid, o->n.dir, o->n.name, &h);
-		if (r < 0)
-			hold_release(&h);
-	}
-	if (r < 0)
-		op_err(&o->n.op, r);
+	r = version_open(o->n.op.op_fs->node, &o->attr, &h.version);
+	if (!r)
+		hold_and_answer(o, &h, &o->attr, NULL);
+	else if (r == -ESTALE)
+		look_again(o, -ENOENT);
 	else
-		answer_held(o, &o->attr, NULL);
+		op_err(&o->n.op, r);
 }
 
 /* The thread's open is sure to come now, and the kernel will not send it back a second time. */
@@ -150,8 +160,7 @@ static void lookup_cb(void *arg, int err, const struct node_entry *e)
 	struct lookup_op *o = arg;
 	struct op *op = &o->n.op;
 
-	if (!o->need)
-		o->need = retry_match(op->op_fs, op->op_tid, o->n.dir, o->n.name, err ? 0 : e->attr.id);
+	o->need = retry_match(op->op_fs, op->op_tid, o->n.dir, o->n.name, err ? 0 : e->attr.id);
 	if (err == -ENOENT) {
 		answer_negative(o);
 	} else if (err) {
@@ -172,9 +181,7 @@ static void look(struct lookup_op *o)
 void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct fs *fs = req_fs(req);
-	struct put *put = NULL;
 	struct lookup_op *o;
-	struct msg_attr a;
 
 	count_add(fs, lookups, 1);
 	if (name_is_virtual(parent, name)) {
@@ -184,10 +191,7 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	o = name_op_new(req, sizeof(*o), "lookup", parent, name);
 	if (!o)
 		return;
-	if (retry_held(fs, o->n.op.op_tid, parent, o->n.name, &a, &put))
-		answer_held(o, &a, put);
-	else
-		look(o);
+	look(o);
 	op_started(&o->n.op);
 }
 

@@ -1,121 +1,136 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel is to forget, told by a thread of its own: the kernel takes locks for it that a task may hold which
+ * What the kernel is to forget, told by threads of their own: the kernel takes locks for it that a task may hold which
  * waits for one of our answers, so whoever answers requests must never do it.
+ *
+ * There are two, since the locks differ. Dropping pages or an inode takes locks that only reads and writes hold, and
+ * those are answered without us; so a write's answer may wait for that. Dropping a name takes the directory's lock.
+ * Who holds that may wait for a file's lock (unlink), whose holder waits for its write to be answered: one thread for
+ * both would wait for itself. And a thread that is killed with the daemon while it waits for a directory keeps the
+ * mount's descriptor, and so all who wait for an answer. So names are dropped only where nothing else will do: for the
+ * control socket, for versions that are gone while somebody uses them, and by kernels that cannot prune inodes.
  */
 #include "fuse/impl.h"
 
 #include <errno.h>
-#include <signal.h>
+#include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "common/clock.h"
-#include "common/log.h"
 
-#define QUEUE_MAX 65536 /* names; then those who bring more wait */
-#define AGAIN_NS NS_PER_SEC
+#define QUEUE_MAX 65536 /* of notes that are not needed for a right answer */
+#define LATER_NS NS_PER_SEC
+#define PRUNE_MAX 64
+
+/* Since protocol 7.45; older headers do not have it. */
+#define NOTIFY_PRUNE 9
+struct prune_out {
+	uint32_t count, padding;
+	uint64_t spare;
+	uint64_t ids[PRUNE_MAX];
+};
+
+enum note_kind {
+	NOTE_NAME,    /* the name's dentry is to go */
+	NOTE_WRITTEN, /* the pages of a range; then op is answered */
+	NOTE_GONE,    /* a published version is no more: its attributes, its pages, the inode itself */
+	NOTE_IDLE,    /* a private version that nobody writes any more: the inode */
+};
 
 struct note {
 	struct list link;
-	uint64_t ino;	/* the directory of a name, or the inode whose pages go */
+	enum note_kind kind;
+	uint64_t ino;	/* the directory for a name, else the inode */
 	uint64_t at_ns; /* not before */
 	uint64_t off;
 	size_t len;
-	struct op *op; /* a write to answer; NULL: this is about a name */
-	bool again;    /* tried before */
-	bool idle;     /* ino is a private version's that nobody writes any more; its name is found when it is due */
+	struct op *op;
+	bool again; /* tried before */
 	char name[];
+};
+
+/* A thread with a queue. */
+struct lane {
+	struct notify *n;
+	pthread_t thread;
+	bool started;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct list queue; /* lock */
+	struct list later; /* lock; ordered by at_ns */
+	size_t count;	   /* lock; of notes in both */
+	bool stop;	   /* lock */
 };
 
 struct notify {
 	struct fs *fs;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t wake, room;
-	struct list queue; /* lock */
-	struct list later; /* lock; ordered by at_ns */
-	size_t n;	   /* lock; names in both */
-	bool stop;	   /* lock */
+	struct lane inodes, names;
+
+	/* lane inodes' thread only */
+	bool no_prune; /* the kernel cannot */
+	struct prune_out prune;
 };
 
-static struct note *note_new(uint64_t ino, const char *name)
+/* ---- bringing ----------------------------------------------------------------------------------------------- */
+
+static struct note *note_new(enum note_kind kind, uint64_t ino, const char *name)
 {
 	size_t len = strlen(name);
 	struct note *t = calloc(1, sizeof(*t) + len + 1);
 
 	if (!t)
 		return NULL;
+	t->kind = kind;
 	t->ino = ino;
 	memcpy(t->name, name, len + 1);
 	return t;
 }
 
-void notify_entry(struct notify *n, uint64_t dir, const char *name)
+/* Takes t over (NULL is nothing). False: it was not queued, and is freed. */
+static bool bring(struct lane *l, struct note *t, size_t max, uint64_t delay_ns)
 {
-	struct note *t = note_new(dir, name);
+	bool queued = false;
 
-	if (!t) {
-		log_warn(
-		    "out of memory: the kernel may go on believing in an evicted name until its next open, ignoring");
-		return;
+	if (!t)
+		return false;
+	t->at_ns = delay_ns ? clock_ns() + delay_ns : 0;
+	pthread_mutex_lock(&l->lock);
+	if (!l->stop && l->count < max) {
+		list_add_tail(&t->link, delay_ns ? &l->later : &l->queue);
+		l->count++;
+		queued = true;
+		pthread_cond_signal(&l->wake);
 	}
-	pthread_mutex_lock(&n->lock);
-	while (n->n >= QUEUE_MAX && !n->stop)
-		pthread_cond_wait(&n->room, &n->lock);
-	if (!n->stop) {
-		list_add_tail(&t->link, &n->queue);
-		n->n++;
-		t = NULL;
-		pthread_cond_signal(&n->wake);
-	}
-	pthread_mutex_unlock(&n->lock);
-	free(t);
+	pthread_mutex_unlock(&l->lock);
+	if (!queued)
+		free(t);
+	return queued;
 }
 
 void notify_idle(struct notify *n, uint64_t ino)
 {
-	struct note *t = note_new(ino, "");
-
-	if (!t)
-		return;
-	t->idle = t->again = true;
-	t->at_ns = clock_ns() + AGAIN_NS;
-	pthread_mutex_lock(&n->lock);
-	if (n->n < QUEUE_MAX && !n->stop) {
-		list_add_tail(&t->link, &n->later);
-		n->n++;
-		t = NULL;
-		pthread_cond_signal(&n->wake);
-	}
-	pthread_mutex_unlock(&n->lock);
-	free(t);
+	bring(&n->inodes, note_new(NOTE_IDLE, ino, ""), QUEUE_MAX, LATER_NS);
 }
 
-/* Readers through the page cache may have read old bytes back in while the write was under way. */
 void notify_pages_then_write(struct notify *n, uint64_t ino, uint64_t off, size_t len, struct op *op)
 {
-	struct note *t = note_new(ino, "");
-	bool queued = false;
+	struct note *t = note_new(NOTE_WRITTEN, ino, "");
 
 	if (t) {
 		t->off = off;
 		t->len = len;
 		t->op = op;
-		pthread_mutex_lock(&n->lock);
-		queued = !n->stop;
-		if (queued) {
-			list_add_tail(&t->link, &n->queue);
-			pthread_cond_signal(&n->wake);
-		}
-		pthread_mutex_unlock(&n->lock);
 	}
-	if (!queued) {
-		free(t);
+	if (!bring(&n->inodes, t, SIZE_MAX, 0))
 		op_write(op, len);
-	}
 }
 
+/*
+ * Never waits: it runs on a thread of the node, which others may wait for. The queues are bounded by what the kernel
+ * knows and by what is open. Without memory the kernel learns it at its next open of the name.
+ */
 void notify_gone(void *arg, uint64_t put_id, uint64_t dir, const char *name)
 {
 	struct fs *fs = arg;
@@ -123,23 +138,11 @@ void notify_gone(void *arg, uint64_t put_id, uint64_t dir, const char *name)
 	char known[MSG_NAME_MAX + 1];
 
 	/* What the kernel does not know, or not under a name any more (its own unlink), it need not forget. */
-	if (i && inode_get_name(fs->inodes, i, &dir, known) == 0)
-		notify_entry(fs->notify, dir, known);
-	else if (!put_id && name[0])
-		notify_entry(fs->notify, dir, name);
-	inode_unref(fs->inodes, i);
-}
-
-/* Under the name the kernel would keep the inode, and the inode the private version, for as long as it has memory. */
-static void tell_idle(struct fs *fs, uint64_t ino)
-{
-	struct inode *i = inode_get(fs->inodes, ino);
-	char name[MSG_NAME_MAX + 1];
-	uint64_t dir;
-
-	if (i && !atomic_load(&i->i_writers) && inode_get_name(fs->inodes, i, &dir, name) == 0) {
-		count_add(fs, invalidations, 1);
-		fuse_lowlevel_notify_inval_entry(fs->se, dir, name, strlen(name));
+	if (i && inode_get_name(fs->inodes, i, &dir, known) == 0) {
+		atomic_store(&i->i_gone, true);
+		bring(&fs->notify->inodes, note_new(NOTE_GONE, put_id, ""), SIZE_MAX, 0);
+	} else if (!put_id && name[0]) {
+		bring(&fs->notify->names, note_new(NOTE_NAME, dir, name), SIZE_MAX, 0);
 	}
 	inode_unref(fs->inodes, i);
 }
@@ -151,132 +154,239 @@ void fs_forget_name(struct fs *fs, uint64_t dir, const char *name)
 	fuse_lowlevel_notify_inval_entry(fs->se, dir, name, strlen(name));
 }
 
-/* False: the kernel does not know the name, or does not yet, as our answer to its lookup is still on its way. */
-static bool tell(struct notify *n, struct note *t)
+/* ---- telling ------------------------------------------------------------------------------------------------ */
+
+/* Drops the dentries and inodes that nobody uses, as the kernel would do when it is short of memory. */
+static void send_prune(struct notify *n)
+{
+	struct fuse_out_header out = {.error = NOTIFY_PRUNE};
+	size_t size = offsetof(struct prune_out, ids) + n->prune.count * sizeof(n->prune.ids[0]);
+	struct iovec iov[2] = {{&out, sizeof(out)}, {&n->prune, size}};
+
+	if (!n->prune.count)
+		return;
+	out.len = (uint32_t)(sizeof(out) + size);
+	if (writev(fuse_session_fd(n->fs->se), iov, 2) < 0 && errno == EINVAL)
+		n->no_prune = true;
+	n->prune.count = 0;
+}
+
+static void prune(struct notify *n, uint64_t ino)
+{
+	n->prune.ids[n->prune.count++] = ino;
+	if (n->prune.count == PRUNE_MAX)
+		send_prune(n);
+}
+
+/*
+ * Its dentry would keep the inode, and that the private version, until the kernel is short of memory: one of both for
+ * each file that was written and not looked at again.
+ */
+static void tell_idle(struct notify *n, struct note *t)
 {
 	struct fs *fs = n->fs;
-	int r;
+	struct inode *i = inode_get(fs->inodes, t->ino);
+	char name[MSG_NAME_MAX + 1];
+	uint64_t dir;
 
-	if (t->idle) {
-		tell_idle(fs, t->ino);
-		return true;
+	if (i && !atomic_load(&i->i_writers)) {
+		if (!n->no_prune)
+			prune(n, t->ino);
+		else if (inode_get_name(fs->inodes, i, &dir, name) == 0)
+			bring(&n->names, note_new(NOTE_NAME, dir, name), QUEUE_MAX, 0);
 	}
-	count_add(fs, invalidations, 1);
-	if (t->op) {
-		fuse_lowlevel_notify_inval_inode(fs->se, t->ino, (off_t)t->off, (off_t)t->len);
+	inode_unref(fs->inodes, i);
+}
+
+/*
+ * First the quick way, which leaves what is in use, and what the kernel does not know yet as our answer to its lookup
+ * is on its way. False: what of it is left is to be told again.
+ */
+static bool tell_gone(struct notify *n, struct note *t)
+{
+	struct fs *fs = n->fs;
+	struct inode *i = inode_get(fs->inodes, t->ino);
+	bool quick = !t->again && !n->no_prune && !(i && atomic_load(&i->i_opens));
+	char name[MSG_NAME_MAX + 1];
+	uint64_t dir;
+
+	if (i && atomic_load(&i->i_gone)) {
+		fuse_lowlevel_notify_inval_inode(fs->se, t->ino, 0, 0);
+		if (quick)
+			prune(n, t->ino);
+		else if (inode_get_name(fs->inodes, i, &dir, name) == 0)
+			bring(&n->names, note_new(NOTE_NAME, dir, name), SIZE_MAX, 0);
+	}
+	inode_unref(fs->inodes, i);
+	return !quick;
+}
+
+/* False: the kernel does not know it, or not yet, as our answer to its lookup is still on its way. */
+static bool tell(struct notify *n, struct note *t)
+{
+	struct fuse_session *se = n->fs->se;
+
+	count_add(n->fs, invalidations, 1);
+	switch (t->kind) {
+	case NOTE_NAME:
+		return fuse_lowlevel_notify_inval_entry(se, t->ino, t->name, strlen(t->name)) != -ENOENT;
+	case NOTE_WRITTEN:
+		fuse_lowlevel_notify_inval_inode(se, t->ino, (off_t)t->off, (off_t)t->len);
 		op_write(t->op, t->len);
 		return true;
+	case NOTE_GONE:
+		return tell_gone(n, t);
+	case NOTE_IDLE:
+		tell_idle(n, t);
+		return true;
 	}
-	r = fuse_lowlevel_notify_inval_entry(fs->se, t->ino, t->name, strlen(t->name));
-	return r != -ENOENT;
+	return true;
 }
 
-/* The next one that is due, or NULL when it is time to stop. Call with n locked. */
-static struct note *next_note(struct notify *n)
-{
-	for (;;) {
-		struct note *t = list_empty(&n->later) ? NULL : list_first(&n->later, struct note, link);
-		struct timespec ts;
+/* ---- a lane's thread ---------------------------------------------------------------------------------------- */
 
-		if (!list_empty(&n->queue))
-			return list_first(&n->queue, struct note, link);
-		if (n->stop || (t && t->at_ns <= clock_ns()))
-			return n->stop ? NULL : t;
-		if (t) {
-			ts.tv_sec = (time_t)(t->at_ns / NS_PER_SEC);
-			ts.tv_nsec = (long)(t->at_ns % NS_PER_SEC);
-			pthread_cond_timedwait(&n->wake, &n->lock, &ts);
-		} else {
-			pthread_cond_wait(&n->wake, &n->lock);
-		}
-	}
+/* What is due, or NULL. Call with l locked. */
+static struct note *due(struct lane *l)
+{
+	struct note *t = list_empty(&l->later) ? NULL : list_first(&l->later, struct note, link);
+
+	if (!list_empty(&l->queue))
+		return list_first(&l->queue, struct note, link);
+	return t && t->at_ns <= clock_ns() && !l->stop ? t : NULL;
 }
 
-/* Call with n locked. */
-static void done_with(struct notify *n, struct note *t, bool told)
+/* Call with l locked. */
+static void wait_note(struct lane *l)
 {
-	if (!t->op && !told && !t->again && !n->stop) {
-		t->again = true;
-		t->at_ns = clock_ns() + AGAIN_NS;
-		list_add_tail(&t->link, &n->later);
+	struct note *t = list_empty(&l->later) ? NULL : list_first(&l->later, struct note, link);
+	struct timespec ts;
+
+	if (!t) {
+		pthread_cond_wait(&l->wake, &l->lock);
 		return;
 	}
-	if (!t->op) {
-		n->n--;
-		pthread_cond_signal(&n->room);
+	ts.tv_sec = (time_t)(t->at_ns / NS_PER_SEC);
+	ts.tv_nsec = (long)(t->at_ns % NS_PER_SEC);
+	pthread_cond_timedwait(&l->wake, &l->lock, &ts);
+}
+
+/* Call with l locked. */
+static void done_with(struct lane *l, struct note *t, bool told)
+{
+	if (!told && !t->again && !l->stop) {
+		t->again = true;
+		t->at_ns = clock_ns() + LATER_NS;
+		list_add_tail(&t->link, &l->later);
+		return;
 	}
+	l->count--;
 	free(t);
 }
 
-static void *notify_main(void *arg)
+static void *lane_main(void *arg)
 {
-	struct notify *n = arg;
+	struct lane *l = arg;
 	struct note *t;
+	bool told;
 
-	pthread_mutex_lock(&n->lock);
-	while ((t = next_note(n))) {
-		bool told;
-
-		list_del(&t->link);
-		pthread_mutex_unlock(&n->lock);
-		told = tell(n, t);
-		pthread_mutex_lock(&n->lock);
-		done_with(n, t, told);
+	pthread_mutex_lock(&l->lock);
+	for (;;) {
+		t = due(l);
+		if (t) {
+			list_del(&t->link);
+			pthread_mutex_unlock(&l->lock);
+			told = tell(l->n, t);
+			pthread_mutex_lock(&l->lock);
+			done_with(l, t, told);
+		} else if (l->stop) {
+			break;
+		} else if (l == &l->n->inodes && l->n->prune.count) {
+			pthread_mutex_unlock(&l->lock);
+			send_prune(l->n);
+			pthread_mutex_lock(&l->lock);
+		} else {
+			wait_note(l);
+		}
 	}
-	pthread_mutex_unlock(&n->lock);
+	pthread_mutex_unlock(&l->lock);
 	return NULL;
+}
+
+static int lane_start(struct lane *l, struct notify *n, const char *name)
+{
+	pthread_condattr_t attr;
+	int r;
+
+	l->n = n;
+	list_init(&l->queue);
+	list_init(&l->later);
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->wake, &attr);
+	pthread_condattr_destroy(&attr);
+	r = pthread_create(&l->thread, NULL, lane_main, l);
+	if (r)
+		return -r;
+	l->started = true;
+	pthread_setname_np(l->thread, name);
+	return 0;
+}
+
+static void lane_stop(struct lane *l)
+{
+	if (!l->started)
+		return;
+	pthread_mutex_lock(&l->lock);
+	l->stop = true;
+	pthread_cond_signal(&l->wake);
+	pthread_mutex_unlock(&l->lock);
+	pthread_join(l->thread, NULL);
+	l->started = false;
+}
+
+static void lane_free(struct lane *l)
+{
+	struct list *e, *tmp;
+
+	list_for_each(e, tmp, &l->later) free(container_of(e, struct note, link));
+	pthread_cond_destroy(&l->wake);
+	pthread_mutex_destroy(&l->lock);
 }
 
 struct notify *notify_new(struct fs *fs, struct errmsg *e)
 {
 	struct notify *n = calloc(1, sizeof(*n));
-	pthread_condattr_t attr;
-	int r = ENOMEM;
+	int r, r2;
 
-	if (!n)
-		goto fail;
-	n->fs = fs;
-	list_init(&n->queue);
-	list_init(&n->later);
-	pthread_mutex_init(&n->lock, NULL);
-	pthread_cond_init(&n->room, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&n->wake, &attr);
-	pthread_condattr_destroy(&attr);
-	r = pthread_create(&n->thread, NULL, notify_main, n);
-	if (!r) {
-		pthread_setname_np(n->thread, "fuse-notify");
-		return n;
+	if (!n) {
+		errmsg_set(e, -ENOMEM, "out of memory");
+		return NULL;
 	}
-	free(n);
-fail:
-	errmsg_set(e, -r, "cannot start a thread: %s", strerror(r));
-	return NULL;
+	n->fs = fs;
+	r = lane_start(&n->inodes, n, "fuse-inodes");
+	r2 = lane_start(&n->names, n, "fuse-names");
+	if (!r && !r2)
+		return n;
+	errmsg_set(e, r ? r : r2, "cannot start a thread: %s", strerror(-(r ? r : r2)));
+	notify_stop(n);
+	return notify_free(n);
 }
 
 void notify_stop(struct notify *n)
 {
 	if (!n)
 		return;
-	pthread_mutex_lock(&n->lock);
-	n->stop = true;
-	pthread_cond_signal(&n->wake);
-	pthread_cond_broadcast(&n->room);
-	pthread_mutex_unlock(&n->lock);
-	pthread_join(n->thread, NULL);
+	lane_stop(&n->inodes);
+	lane_stop(&n->names);
 }
 
 struct notify *notify_free(struct notify *n)
 {
-	struct list *l, *tmp;
-
 	if (!n)
 		return NULL;
-	list_for_each(l, tmp, &n->later) free(container_of(l, struct note, link));
-	pthread_cond_destroy(&n->wake);
-	pthread_cond_destroy(&n->room);
-	pthread_mutex_destroy(&n->lock);
+	lane_free(&n->inodes);
+	lane_free(&n->names);
 	free(n);
 	return NULL;
 }

@@ -10,10 +10,17 @@
 
 #include "common/clock.h"
 
+#define CREATE_TRIES 16 /* the name has to change under us each time */
+
 struct open_op {
 	struct name_op n; /* create: the name; open: not used */
 	struct fuse_file_info fi;
 	struct handle *handle; /* to be given out */
+
+	/* create */
+	uint32_t mode, gid;
+	unsigned tries;
+	struct hold joined; /* what was there, until it is empty */
 };
 
 static void open_op_fini(struct op *op)
@@ -21,6 +28,7 @@ static void open_op_fini(struct op *op)
 	struct open_op *o = container_of(op, struct open_op, n.op);
 
 	handle_unref(op->op_fs, o->handle);
+	hold_release(&o->joined);
 }
 
 static bool wants_write(int flags)
@@ -100,6 +108,7 @@ static struct handle *version_handle(struct fs *fs, struct inode *i, struct vers
 		return NULL;
 	}
 	h->h_version = v;
+	atomic_fetch_add(&i->i_opens, 1);
 	h->h_direct = true; /* never counted among a private version's cached ones */
 	fi->fh = (uintptr_t)h;
 	fi->keep_cache = 1; /* its bytes never change */
@@ -272,6 +281,86 @@ static void answer_create(struct open_op *o, struct put *put, const char *name)
 	}
 }
 
+/* ---- create, where somebody was first ----------------------------------------------------------------------- */
+
+/*
+ * The kernel has asked for a new file, so it has not looked whether the caller may open this one. Of the caller's
+ * groups only the first is known here: who might be of the file's group must have the rights of both.
+ */
+static bool may_open(const struct op *op, const struct msg_attr *a, int flags)
+{
+	int acc = flags & O_ACCMODE;
+	unsigned want = acc == O_RDONLY ? 4 : acc == O_WRONLY ? 2 : 6, bits;
+
+	if (flags & O_TRUNC)
+		want |= 2;
+	if (!op->op_uid)
+		return true;
+	if (op->op_uid == a->uid)
+		bits = a->mode >> 6;
+	else if (op->op_gid == a->gid)
+		bits = a->mode >> 3;
+	else
+		bits = a->mode & (a->mode >> 3);
+	return (bits & want) == want;
+}
+
+static void create(struct open_op *o);
+
+static void join_emptied_cb(void *arg, int err)
+{
+	struct open_op *o = arg;
+	struct put *put = o->joined.put;
+
+	if (err) {
+		op_err(&o->n.op, err);
+		return;
+	}
+	o->joined.put = NULL;
+	answer_create(o, put, o->n.name);
+}
+
+/* put is a reference. */
+static void join_put_cb(void *arg, int err, struct put *put)
+{
+	struct open_op *o = arg;
+
+	if (!err) {
+		err = put_open(put, true);
+		if (err)
+			put_unref(put);
+	}
+	if ((err == -ESTALE || err == -ENOENT) && ++o->tries < CREATE_TRIES) {
+		create(o);
+	} else if (err) {
+		op_err(&o->n.op, err);
+	} else if (o->fi.flags & O_TRUNC) {
+		o->joined = (struct hold){.put = put, .writer = true};
+		put_empty(put, join_emptied_cb, o);
+	} else {
+		answer_create(o, put, o->n.name);
+	}
+}
+
+/* Opens what has the name. A published version is opened for writing even by a reader, which costs it nothing. */
+static void join_cb(void *arg, int err, const struct node_entry *e)
+{
+	struct open_op *o = arg;
+
+	if (!err && e->attr.kind != MSG_KIND_FILE)
+		err = -EISDIR;
+	else if (!err && !may_open(&o->n.op, &e->attr, o->fi.flags))
+		err = -EACCES;
+	if (!err && e->put)
+		join_put_cb(o, 0, e->put);
+	else if (!err)
+		put_edit(o->n.op.op_fs->node, o->n.dir, o->n.name, &e->attr, false, join_put_cb, o);
+	else
+		join_put_cb(o, err, NULL);
+	if (err && e && e->put)
+		put_unref(e->put);
+}
+
 static void created_cb(void *arg, int err, struct put *put)
 {
 	struct open_op *o = arg;
@@ -282,20 +371,29 @@ static void created_cb(void *arg, int err, struct put *put)
 		if (err)
 			put_unref(put);
 	}
-	/* Somebody was first. The kernel looks it up and asks whether the caller may open it. */
-	if (err == -EEXIST && !(o->fi.flags & O_EXCL) &&
-	    retry_expect_name(op->op_fs, op->op_tid, o->n.dir, o->n.name, what_it_needs(o->fi.flags)))
+	/* Somebody was first. The kernel looks it up and asks whether the caller may open it; once, that is. */
+	if (err == -EEXIST && !(o->fi.flags & O_EXCL)) {
+		if (!retry_expect_name(op->op_fs, op->op_tid, o->n.dir, o->n.name, what_it_needs(o->fi.flags))) {
+			node_lookup(op->op_fs->node, o->n.dir, o->n.name, join_cb, o);
+			return;
+		}
 		err = -ESTALE;
+	}
 	if (err)
 		op_err(op, err);
 	else
 		answer_create(o, put, o->n.name);
 }
 
+static void create(struct open_op *o)
+{
+	put_create(o->n.op.op_fs->node, o->n.dir, o->n.name, o->fi.flags & O_EXCL, o->mode, o->n.op.op_uid, o->gid,
+		   created_cb, o);
+}
+
 void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
 	struct fs *fs = req_fs(req);
-	uint32_t m = (mode & 07777) | S_IFREG, gid;
 	struct open_op *o;
 
 	count_add(fs, creates, 1);
@@ -307,10 +405,12 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
 	o = name_op_new(req, sizeof(*o), "create", parent, name);
 	if (!o)
 		return;
+	o->n.op.op_fini = open_op_fini;
 	o->fi = *fi;
-	gid = o->n.op.op_gid;
-	inherit_group(fs, parent, false, &m, &gid);
-	put_create(fs->node, parent, o->n.name, fi->flags & O_EXCL, m, o->n.op.op_uid, gid, created_cb, o);
+	o->mode = (mode & 07777) | S_IFREG;
+	o->gid = o->n.op.op_gid;
+	inherit_group(fs, parent, false, &o->mode, &o->gid);
+	create(o);
 	op_started(&o->n.op);
 }
 

@@ -4,14 +4,14 @@
  *
  * A writable open of a published version, or an open of a version that has just been replaced, is answered ESTALE: the
  * kernel walks the path once more, asking us for each name, and opens what it then finds. It does so once. So the
- * lookup must find something that the open will surely get: it opens that itself (the old bytes of a version that it
- * makes a private copy of, or the hold of a version) and keeps it here until the same thread's open has come.
+ * lookup must find something that the open will surely get: it opens that itself (a private version that it makes from
+ * the old bytes, or a published one) and keeps it here until the same thread's open has come.
  *
- * A record is first expected (the open has been sent back), then held (the lookup has come). The kernel may look a name
- * up twice before it opens what it stands for (once to find out that the old inode is no longer it): a lookup of a held
- * name gets the same answer. There are as many records as opens in that state, so a list will do. The thread is 0 for
- * callers of another pid namespace: then the name and the inode tell them apart well enough, as whoever opens the same
- * thing may take the same hold.
+ * The record of what the thread needs stays until then, since the kernel may look the name up twice (once to find out
+ * that the old inode is no longer it), and find another thing, or nothing at first: whatever the last lookup answered
+ * is held. There are as many records as opens in that state, so a list will do. The thread is 0 for callers of another
+ * pid namespace: then the name and the inode tell them apart well enough, as whoever opens the same thing may take the
+ * same hold.
  */
 #include "fuse/impl.h"
 
@@ -22,14 +22,17 @@
 #include "common/clock.h"
 
 #define EXPIRE_NS (10 * NS_PER_SEC)
+#define EXPIRE_NOTHING_NS (100 * NS_PER_MS) /* there was no such name: only a second lookup may still come */
 
+/* What a thread needs (need is not 0), or what is held for it. */
 struct retry {
 	struct list link;
 	pid_t tid;
-	uint64_t id;  /* expected: what was to be opened (0: nothing yet). Held: what the open will come for */
+	uint64_t id;  /* needed: what was to be opened (0: nothing yet). Held: what the open will come for */
 	uint64_t dir; /* with name */
 	uint64_t deadline_ns;
-	unsigned need; /* enum retry_need; 0: held */
+	unsigned need; /* enum retry_need */
+	bool looked;   /* needed: a lookup has come */
 	struct hold hold;
 	char name[MSG_NAME_MAX + 1]; /* "": not known */
 };
@@ -108,8 +111,8 @@ static bool names_same(const struct retry *t, uint64_t dir, const char *name)
 	return t->name[0] && t->dir == dir && !strcmp(t->name, name);
 }
 
-/* The record that the thread expects for the inode or the name. Call with r locked. */
-static struct retry *find_expected(struct retries *r, pid_t tid, uint64_t id, uint64_t dir, const char *name)
+/* What the thread needs of the inode or the name. Call with r locked. */
+static struct retry *find_needed(struct retries *r, pid_t tid, uint64_t id, uint64_t dir, const char *name)
 {
 	struct list *l, *tmp;
 
@@ -117,82 +120,124 @@ static struct retry *find_expected(struct retries *r, pid_t tid, uint64_t id, ui
 	{
 		struct retry *t = container_of(l, struct retry, link);
 
-		if (t->need && t->tid == tid && ((id && t->id == id) || (name && names_same(t, dir, name))))
+		if (t->need && t->tid == tid && ((id && t->id == id) || (name[0] && names_same(t, dir, name))))
 			return t;
 	}
 	return NULL;
 }
 
-/* Whether the thread was sent back there already; the record goes. */
-static bool forget_expected(struct retries *r, pid_t tid, uint64_t id, uint64_t dir, const char *name)
+/*
+ * The thread has been sent back there before, and comes again. Without a lookup in between the kernel will not look
+ * now either (but callers that all look like thread 0 may well be several). Call with r locked.
+ */
+static bool come_again(struct retries *r, struct retry *t, unsigned need)
 {
-	struct retry *t;
-
-	if (!atomic_load_explicit(&r->n, memory_order_relaxed))
-		return false;
-	pthread_mutex_lock(&r->lock);
-	t = find_expected(r, tid, id, dir, name);
-	if (t)
+	if (!t->looked && t->tid) {
 		take_out(r, t);
+		free(t);
+		return false;
+	}
+	t->need = t->tid ? need : (t->need | need) & ~(unsigned)RETRY_TRUNCATE;
+	t->looked = false;
+	t->deadline_ns = clock_ns() + EXPIRE_NS;
+	return true;
+}
+
+static bool expect(struct fs *fs, pid_t tid, uint64_t id, uint64_t dir, const char *name, unsigned need)
+{
+	struct retries *r = fs->retries;
+	struct retry *t;
+	bool ok = true;
+
+	pthread_mutex_lock(&r->lock);
+	t = find_needed(r, tid, id, dir, name);
+	if (t)
+		ok = come_again(r, t, need);
 	pthread_mutex_unlock(&r->lock);
-	free(t);
-	return t != NULL;
+	if (ok)
+		count_add(fs, estale, 1);
+	if (t)
+		return ok;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return true; /* the open may fail; it is not worse than that */
+	t->tid = tid;
+	t->id = id;
+	t->dir = dir;
+	t->need = need;
+	strcpy(t->name, name);
+	add(fs, t);
+	return true;
 }
 
 bool retry_expect(struct fs *fs, pid_t tid, struct inode *i, unsigned need)
 {
-	struct retry *t;
+	char name[MSG_NAME_MAX + 1] = "";
+	uint64_t dir = 0;
 
-	/* Callers that all look like thread 0 may well be several. */
-	if (forget_expected(fs->retries, tid, i->i_id, 0, NULL) && tid)
-		return false;
-	t = calloc(1, sizeof(*t));
-	if (t) {
-		t->tid = tid;
-		t->id = i->i_id;
-		t->need = need;
-		if (inode_get_last_name(fs->inodes, i, &t->dir, t->name) < 0)
-			t->name[0] = '\0';
-		add(fs, t);
-	}
-	count_add(fs, estale, 1);
-	return true;
+	inode_get_last_name(fs->inodes, i, &dir, name);
+	return expect(fs, tid, i->i_id, dir, name, need);
 }
 
 bool retry_expect_name(struct fs *fs, pid_t tid, uint64_t dir, const char *name, unsigned need)
 {
-	struct retry *t;
+	struct retries *r = fs->retries;
+	bool known;
 
-	if (forget_expected(fs->retries, tid, 0, dir, name) && tid)
-		return false;
-	t = calloc(1, sizeof(*t));
-	if (t) {
-		t->tid = tid;
-		t->dir = dir;
-		t->need = need;
-		strcpy(t->name, name);
-		add(fs, t);
-	}
-	count_add(fs, estale, 1);
-	return true;
+	pthread_mutex_lock(&r->lock);
+	known = find_needed(r, tid, 0, dir, name);
+	pthread_mutex_unlock(&r->lock);
+	return !known && expect(fs, tid, 0, dir, name, need);
 }
 
 unsigned retry_match(struct fs *fs, pid_t tid, uint64_t dir, const char *name, uint64_t id)
 {
 	struct retries *r = fs->retries;
+	unsigned need = 0;
 	struct retry *t;
-	unsigned need;
 
 	if (!atomic_load_explicit(&r->n, memory_order_relaxed))
 		return 0;
 	pthread_mutex_lock(&r->lock);
-	t = find_expected(r, tid, id, dir, name);
-	if (t)
-		take_out(r, t);
+	t = find_needed(r, tid, id, dir, name);
+	if (t) {
+		/* The caller may write this version; of another one that is to be seen. */
+		need = t->id == id ? t->need : t->need & ~(unsigned)RETRY_TRUNCATE;
+		t->looked = true;
+		t->dir = dir;
+		strcpy(t->name, name);
+		t->deadline_ns = clock_ns() + (id ? EXPIRE_NS : EXPIRE_NOTHING_NS);
+	}
 	pthread_mutex_unlock(&r->lock);
-	need = t ? t->need : 0;
-	free(t);
 	return need;
+}
+
+/* What is held for the thread. Call with r locked. */
+static struct retry *find_held(struct retries *r, pid_t tid, uint64_t id)
+{
+	struct list *l, *tmp;
+
+	list_for_each(l, tmp, &r->list)
+	{
+		struct retry *t = container_of(l, struct retry, link);
+
+		if (!t->need && t->tid == tid && t->id == id)
+			return t;
+	}
+	return NULL;
+}
+
+bool retry_is_held(struct fs *fs, pid_t tid, uint64_t id)
+{
+	struct retries *r = fs->retries;
+	struct retry *t;
+
+	pthread_mutex_lock(&r->lock);
+	t = find_held(r, tid, id);
+	if (t)
+		t->deadline_ns = clock_ns() + EXPIRE_NS;
+	pthread_mutex_unlock(&r->lock);
+	return t;
 }
 
 int retry_hold(struct fs *fs, pid_t tid, uint64_t dir, const char *name, const struct hold *h)
@@ -202,7 +247,7 @@ int retry_hold(struct fs *fs, pid_t tid, uint64_t dir, const char *name, const s
 	if (!t)
 		return -ENOMEM;
 	t->tid = tid;
-	t->id = h->attr.id;
+	t->id = h->id;
 	t->dir = dir;
 	strcpy(t->name, name);
 	t->hold = *h;
@@ -210,52 +255,45 @@ int retry_hold(struct fs *fs, pid_t tid, uint64_t dir, const char *name, const s
 	return 0;
 }
 
-bool retry_held(struct fs *fs, pid_t tid, uint64_t dir, const char *name, struct msg_attr *ret, struct put **ret_put)
+/* Lets go of records that are off the list. */
+static void drop_all(struct list *old)
 {
-	struct retries *r = fs->retries;
 	struct list *l, *tmp;
-	bool found = false;
 
-	if (!atomic_load_explicit(&r->n, memory_order_relaxed))
-		return false;
-	pthread_mutex_lock(&r->lock);
-	list_for_each(l, tmp, &r->list)
+	list_for_each(l, tmp, old)
 	{
 		struct retry *t = container_of(l, struct retry, link);
 
-		if (t->need || t->tid != tid || !names_same(t, dir, name))
-			continue;
-		*ret = t->hold.attr;
-		*ret_put = t->hold.put ? put_ref(t->hold.put) : NULL;
-		found = true;
-		break;
+		hold_expire(&t->hold);
+		free(t);
 	}
-	pthread_mutex_unlock(&r->lock);
-	if (found && *ret_put)
-		put_getattr(*ret_put, ret);
-	return found;
 }
 
 bool retry_take(struct fs *fs, pid_t tid, uint64_t id, struct hold *ret)
 {
 	struct retries *r = fs->retries;
-	struct retry *found = NULL;
-	struct list *l, *tmp;
+	struct list old, *l, *tmp;
+	struct retry *found;
 
 	if (!atomic_load_explicit(&r->n, memory_order_relaxed))
 		return false;
+	list_init(&old);
 	pthread_mutex_lock(&r->lock);
+	found = find_held(r, tid, id);
+	if (found)
+		take_out(r, found);
+	/* The thread has what it came for; with it goes what earlier lookups of the name found, and what it needed. */
 	list_for_each(l, tmp, &r->list)
 	{
 		struct retry *t = container_of(l, struct retry, link);
 
-		if (!t->need && t->tid == tid && t->id == id) {
-			take_out(r, t);
-			found = t;
-			break;
-		}
+		if (!found || t->tid != tid || !tid || !names_same(t, found->dir, found->name))
+			continue;
+		take_out(r, t);
+		list_add_tail(&t->link, &old);
 	}
 	pthread_mutex_unlock(&r->lock);
+	drop_all(&old);
 	if (!found)
 		return false;
 	*ret = found->hold;
@@ -281,12 +319,6 @@ size_t retry_expire(struct retries *r, uint64_t now_ns)
 	}
 	left = atomic_load_explicit(&r->n, memory_order_relaxed);
 	pthread_mutex_unlock(&r->lock);
-	list_for_each(l, tmp, &old)
-	{
-		struct retry *t = container_of(l, struct retry, link);
-
-		hold_expire(&t->hold);
-		free(t);
-	}
+	drop_all(&old);
 	return left;
 }

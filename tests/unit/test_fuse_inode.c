@@ -17,16 +17,9 @@
 
 struct put {
 	atomic_int refs, handles, given_up;
-	uint64_t id;
 };
 
 static atomic_int versions; /* held now */
-
-struct put *put_ref(struct put *p)
-{
-	atomic_fetch_add(&p->refs, 1);
-	return p;
-}
 
 struct put *put_unref(struct put *p)
 {
@@ -37,11 +30,6 @@ struct put *put_unref(struct put *p)
 void put_release(struct put *p, bool writer)
 {
 	atomic_fetch_sub(&p->handles, 1);
-}
-
-void put_getattr(struct put *p, struct msg_attr *ret)
-{
-	*ret = (struct msg_attr){.id = p->id, .kind = MSG_KIND_FILE};
 }
 
 void put_flush(struct put *p, bool killed, node_done_fn fn, void *arg)
@@ -284,14 +272,38 @@ START_TEST(the_lookup_finds_what_the_open_needs)
 	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
 	ck_assert_uint_eq(retry_match(&fs, 8, 1, "key", 10), 0); /* another thread */
 	ck_assert_uint_eq(retry_match(&fs, 7, 1, "other", 11), 0);
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 99), RETRY_WRITE); /* replaced meanwhile: by its name */
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 99), 0);	   /* once */
-	ck_assert(retry_expect(&fs, 7, i, RETRY_READ));
-	ck_assert_uint_eq(retry_match(&fs, 7, 3, "moved", 10), RETRY_READ); /* renamed meanwhile: by its id */
-	/* Replaced before: by the name that it had. */
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 99), RETRY_WRITE);   /* replaced meanwhile: by its name */
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 0), RETRY_WRITE);    /* each lookup, until the open has come */
+	ck_assert_uint_eq(retry_match(&fs, 7, 3, "moved", 10), RETRY_WRITE); /* renamed meanwhile: by its id */
+	inode_unref(fs.inodes, i);
+}
+END_TEST
+
+START_TEST(a_replaced_version_is_found_by_the_name_that_it_had)
+{
+	struct inode *i = inode_get(fs.inodes, 10);
+
 	tell(fs.inodes, 11, NULL, 1, "key");
 	ck_assert(retry_expect(&fs, 7, i, RETRY_READ));
 	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 12), RETRY_READ);
+	inode_unref(fs.inodes, i);
+}
+END_TEST
+
+START_TEST(only_the_version_that_the_caller_may_write_is_emptied)
+{
+	struct inode *i = inode_get(fs.inodes, 10);
+
+	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE | RETRY_TRUNCATE));
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10), RETRY_WRITE | RETRY_TRUNCATE);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 12), RETRY_WRITE);
+	/* The thread's next open does not empty it. */
+	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10), RETRY_WRITE);
+	/* Of several callers that look alike, all have to want it. */
+	ck_assert(retry_expect(&fs, 0, i, RETRY_WRITE | RETRY_TRUNCATE));
+	ck_assert(retry_expect(&fs, 0, i, RETRY_WRITE));
+	ck_assert_uint_eq(retry_match(&fs, 0, 1, "key", 10), RETRY_WRITE);
 	inode_unref(fs.inodes, i);
 }
 END_TEST
@@ -303,45 +315,55 @@ START_TEST(a_second_time_without_a_lookup_is_told)
 	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
 	ck_assert(!retry_expect(&fs, 7, i, RETRY_WRITE));
 	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10), RETRY_WRITE);
+	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE)); /* a lookup came */
+	ck_assert(!retry_expect(&fs, 7, i, RETRY_WRITE));
 	/* Callers of another pid namespace are told apart by nothing: each is sent back. */
 	ck_assert(retry_expect(&fs, 0, i, RETRY_WRITE));
 	ck_assert(retry_expect(&fs, 0, i, RETRY_WRITE));
+	/* To a name for a creation: once at all. */
 	ck_assert(retry_expect_name(&fs, 9, 1, "new", RETRY_READ));
+	ck_assert_uint_eq(retry_match(&fs, 9, 1, "new", 0), RETRY_READ);
 	ck_assert(!retry_expect_name(&fs, 9, 1, "new", RETRY_READ));
 	inode_unref(fs.inodes, i);
 }
 END_TEST
 
-START_TEST(what_is_held_is_found_and_taken_once)
+START_TEST(what_is_held_is_taken_once_and_ends_the_rest)
 {
-	struct put p = {.refs = 1, .handles = 1, .id = 20};
-	struct hold h = {.put = &p, .attr = {.id = 20}}, got;
-	struct msg_attr a;
-	struct put *put = NULL;
+	struct put p = {.refs = 1, .handles = 1}, older = {.refs = 1, .handles = 1}, other = {.refs = 1, .handles = 1};
+	struct hold got;
+	struct inode *i = inode_get(fs.inodes, 10);
 
-	ck_assert_int_eq(retry_hold(&fs, 7, 1, "key", &h), 0);
-	ck_assert(!retry_held(&fs, 8, 1, "key", &a, &put));
-	ck_assert(retry_held(&fs, 7, 1, "key", &a, &put));
-	ck_assert_uint_eq(a.id, 20);
-	ck_assert_ptr_eq(put, &p);
-	ck_assert_int_eq(p.refs, 2);
-	put_unref(put);
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 20), 0);
+	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
+	ck_assert_int_eq(retry_hold(&fs, 7, 1, "key", &(struct hold){.id = 19, .put = &older}), 0);
+	ck_assert_int_eq(retry_hold(&fs, 7, 1, "key", &(struct hold){.id = 20, .put = &p}), 0);
+	ck_assert_int_eq(retry_hold(&fs, 7, 1, "another", &(struct hold){.id = 21, .put = &other}), 0);
+	ck_assert(retry_is_held(&fs, 7, 20));
+	ck_assert(!retry_is_held(&fs, 8, 20));
 	ck_assert(!retry_take(&fs, 8, 20, &got));
 	ck_assert(retry_take(&fs, 7, 20, &got));
+	ck_assert_ptr_eq(got.put, &p);
+	/* What an earlier lookup found goes, and what was needed. */
+	ck_assert_int_eq(older.handles, 0);
+	ck_assert_int_eq(older.refs, 0);
+	ck_assert(!retry_take(&fs, 7, 19, &got));
 	ck_assert(!retry_take(&fs, 7, 20, &got));
-	hold_release(&h);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10), 0);
+	ck_assert_int_eq(other.handles, 1);
+	hold_release(&(struct hold){.put = &p});
 	ck_assert_int_eq(p.refs, 0);
 	ck_assert_int_eq(p.handles, 0);
 	ck_assert_int_eq(p.given_up, 0);
+	inode_unref(fs.inodes, i);
 }
 END_TEST
 
 START_TEST(what_nobody_comes_for_is_let_go)
 {
-	struct put p = {.refs = 1, .handles = 1, .id = 20};
-	struct hold hp = {.put = &p, .attr = {.id = 20}};
-	struct hold hv = {.version = (struct version *)&p, .attr = {.id = 30}};
+	struct put p = {.refs = 1, .handles = 1};
+	struct hold hp = {.put = &p, .id = 20};
+	struct hold hv = {.version = (struct version *)&p, .id = 30};
 	struct inode *i = inode_get(fs.inodes, 10);
 
 	atomic_store(&versions, 1);
@@ -375,7 +397,9 @@ int main(void)
 	tcase_add_checked_fixture(r, setup, teardown);
 	tcase_add_test(r, the_lookup_finds_what_the_open_needs);
 	tcase_add_test(r, a_second_time_without_a_lookup_is_told);
-	tcase_add_test(r, what_is_held_is_found_and_taken_once);
+	tcase_add_test(r, a_replaced_version_is_found_by_the_name_that_it_had);
+	tcase_add_test(r, only_the_version_that_the_caller_may_write_is_emptied);
+	tcase_add_test(r, what_is_held_is_taken_once_and_ends_the_rest);
 	tcase_add_test(r, what_nobody_comes_for_is_let_go);
 	suite_add_tcase(s, t);
 	suite_add_tcase(s, r);
