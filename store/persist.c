@@ -111,10 +111,14 @@ static void written(void *arg, int err, uint64_t sum)
 static void submit(struct persist *p)
 {
 	struct block *b = p->b;
+	struct block_shard *s = block_lock(p->n, b->put_id, b->index);
+	bool known = b->flags & BLOCK_SUM;
 	uint64_t sum = b->sum;
-	/* The pin keeps map, len and the key as they are. */
-	int r = ssd_write(p->n->ssd, block_key(b), b->map, b->len, (b->flags & BLOCK_SUM) ? &sum : NULL, 0, written, p);
+	int r;
 
+	pthread_mutex_unlock(&s->lock);
+	/* The pin keeps map, len and the key as they are. */
+	r = ssd_write(p->n->ssd, block_key(b), b->map, b->len, known ? &sum : NULL, 0, written, p);
 	if (r == -EAGAIN) {
 		pthread_mutex_lock(&p->n->persist_lock);
 		list_add_tail(&p->link, &p->n->persist_pending);
