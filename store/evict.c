@@ -279,7 +279,7 @@ static uint64_t bytes_short(struct node *n, bool *waiting)
 	pthread_mutex_unlock(&n->space.lock);
 	*waiting = wanted > 0;
 	/* Ahead of need only what the SSD tier has too may go: a value that nobody is in the way of is not lost. */
-	target = wanted ? wanted + low : n->ssd && free_now < low ? low + low / 4 : 0;
+	target = wanted ? wanted + low : n->has_ssd && free_now < low ? low + low / 4 : 0;
 	if (free_now < target)
 		return target - free_now;
 	/* Enough by our own sum, which the master may be about to learn; if it does not, its sum counts. */

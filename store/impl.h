@@ -170,6 +170,7 @@ struct node {
 	struct segment *seg;
 	uint64_t capacity;
 	struct ssd_store *ssd; /* NULL: no SSD tier */
+	bool has_ssd;	       /* whether there is one; does not change */
 	struct workq *wq;
 	pthread_rwlock_t events_lock; /* read-locked while the file system is told something */
 	struct node_events events;    /* events_lock */

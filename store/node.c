@@ -267,6 +267,7 @@ int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *
 	r = open_ssd(n, cfg, e);
 	if (r < 0)
 		goto fail;
+	n->has_ssd = n->ssd != NULL;
 	n->ch->set_notice(n->ch, notice, n);
 	r = join(n, cfg, e);
 	if (r < 0)
