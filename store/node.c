@@ -149,8 +149,11 @@ void node_ssd_room(struct node *n, uint64_t *ret_capacity, uint64_t *ret_used)
 {
 	struct ssd_stats s = {0};
 
-	if (n->ssd)
+	/* The evictor asks until it ends, which is after the tier is closed. */
+	pthread_mutex_lock(&n->persist_lock);
+	if (n->has_ssd && !atomic_load(&n->stopping))
 		ssd_stats(n->ssd, &s);
+	pthread_mutex_unlock(&n->persist_lock);
 	*ret_capacity = s.capacity;
 	if (ret_used)
 		*ret_used = s.used;
@@ -292,7 +295,9 @@ struct node *node_stop(struct node *n)
 	if (!n)
 		return NULL;
 	/* First the sources of new work run dry, each while what it needs still stands. */
+	pthread_mutex_lock(&n->persist_lock);
 	atomic_store(&n->stopping, true);
+	pthread_mutex_unlock(&n->persist_lock);
 	node_set_events(n, &(struct node_events){0});
 	if (n->started) {
 		m = msg_new(MSG_LEAVE);
