@@ -356,6 +356,9 @@ START_TEST(what_is_held_is_taken_once_and_ends_the_rest)
 	ck_assert_int_eq(p.handles, 0);
 	ck_assert_int_eq(p.given_up, 0);
 	inode_unref(fs.inodes, i);
+	/* The other name's hold is on this function's stack. */
+	ck_assert_uint_eq(retry_expire(fs.retries, UINT64_MAX), 0);
+	ck_assert_int_eq(other.handles, 0);
 }
 END_TEST
 
