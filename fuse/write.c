@@ -37,9 +37,18 @@ static void written_cb(void *arg, int err)
 		op_write(&o->op, o->len);
 }
 
+static void copied_cb(void *arg)
+{
+	struct write_op *o = arg;
+
+	op_unref(&o->op);
+}
+
 static void write_now(struct write_op *o)
 {
-	put_write(o->op.op_handle->h_put, o->off, o->buf, o->len, written_cb, o);
+	/* Answered or not, the op owns the buffer until the store has done with it. */
+	op_ref(&o->op);
+	put_write(o->op.op_handle->h_put, o->off, o->buf, o->len, written_cb, copied_cb, o);
 }
 
 static void suid_dropped_cb(void *arg, int err)

@@ -386,6 +386,13 @@ struct put_waiter {
 	void *arg;
 };
 
+/* Writes that are answered and still being copied: so many at once for a put. */
+#define PUT_BEHIND_MAX 4
+
+struct put_behind {
+	uint64_t off, end; /* end 0: not used */
+};
+
 struct put {
 	struct node *n;
 	uint64_t id; /* for ever; with NODE_PRIVATE_ID */
@@ -408,18 +415,20 @@ struct put {
 	pthread_mutex_t lock;
 	pthread_cond_t settled; /* users fell to 0, frozen fell, or state left PUT_PUBLISHING or PUT_STARTING */
 	enum put_state state;
-	unsigned handles; /* all of them */
-	unsigned writers; /* of them */
-	unsigned users;	  /* reads and writes of the files at this moment */
-	unsigned frozen;  /* jobs that keep new users out */
-	bool dirty;	  /* bytes were written since the open or the last publish */
-	bool born;	  /* new, or emptied by its open: published at the last release at the latest */
-	bool abandoned;	  /* its writer was killed */
-	bool persist;	  /* the master will ask for copies on the SSD tier */
-	bool over;	  /* the last writer is gone, and its name: neither comes back */
-	bool on_master;	  /* the master has an object under the name: what it was made from or published as */
-	bool excl;	  /* the name is reserved there */
-	uint64_t ticket;  /* 0: none */
+	unsigned handles;			  /* all of them */
+	unsigned writers;			  /* of them */
+	unsigned users;				  /* reads and writes of the files at this moment */
+	unsigned frozen;			  /* jobs that keep new users out */
+	struct put_behind behind[PUT_BEHIND_MAX]; /* of the users */
+	int lost;				  /* -errno: bytes of an answered write could not be copied */
+	bool dirty;				  /* bytes were written since the open or the last publish */
+	bool born;	 /* new, or emptied by its open: published at the last release at the latest */
+	bool abandoned;	 /* its writer was killed */
+	bool persist;	 /* the master will ask for copies on the SSD tier */
+	bool over;	 /* the last writer is gone, and its name: neither comes back */
+	bool on_master;	 /* the master has an object under the name: what it was made from or published as */
+	bool excl;	 /* the name is reserved there */
+	uint64_t ticket; /* 0: none */
 	uint64_t size;
 	struct put_block *blocks;
 	size_t n_blocks;

@@ -60,13 +60,11 @@ void put_setxattrs(struct put *p, const uint8_t *blob, size_t len, node_done_fn 
 
 /*
  * Writes all of buf at off, or fails: -ENOSPC (nothing written, after a bounded wait for eviction), -EFBIG. Parallel
- * writers are allowed. buf must stay valid until fn runs; where the caller's buffer will not, it first asks
- * put_write_ready(): true means that put_write() would not have to wait now.
+ * writers are allowed. fn may run before the bytes are copied: a write whose room is there is answered first, and
+ * whoever comes for its bytes, and every publish, waits for the copy. buf must stay valid until copied runs, after fn.
  */
-void put_write(struct put *p, uint64_t off, const void *buf, size_t len, node_done_fn fn, void *arg);
-bool put_write_ready(struct put *p, uint64_t off, size_t len);
-/* At the present end of file (O_APPEND); atomic against other appends. */
-void put_append(struct put *p, const void *buf, size_t len, node_done_fn fn, void *arg);
+void put_write(struct put *p, uint64_t off, const void *buf, size_t len, node_done_fn fn, void (*copied)(void *arg),
+	       void *arg);
 void put_truncate(struct put *p, uint64_t size, node_done_fn fn, void *arg);
 /*
  * What open(O_TRUNC) does: put_truncate() to 0, but not a write that the next put_flush() would publish. A shell

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/log.h"
 #include "store/impl.h"
 
 #define COPY_CHUNK (1u << 20)
@@ -32,12 +33,11 @@ void put_thaw(struct put *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
+/* Call with p->lock held. */
 static void user_done(struct put *p)
 {
-	pthread_mutex_lock(&p->lock);
 	if (!--p->users)
 		pthread_cond_broadcast(&p->settled);
-	pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- files -------------------------------------------------------------------------------------------------- */
@@ -67,6 +67,7 @@ void put_forget_files(struct put *p)
 	p->n_blocks = 0;
 	p->ticket = 0;
 	p->state = PUT_CLEAN;
+	p->lost = 0;
 }
 
 static void revoke_answer(void *arg, const struct msg *m)
@@ -290,16 +291,27 @@ struct segment_io {
 	size_t len;
 };
 
+/* Whether a write that is answered already is still to reach the files there. Call with p->lock held. */
+static bool is_behind(const struct put *p, uint64_t off, size_t len)
+{
+	for (int i = 0; i < PUT_BEHIND_MAX; i++)
+		if (p->behind[i].off < off + len && off < p->behind[i].end)
+			return true;
+	return false;
+}
+
 /*
  * The files that [off, off + len) lies in, and the right to use them until user_done(). Returns their number; 0 when
- * the range is not there yet, or is spread over too many, or the put is frozen by somebody else than the caller. Call
- * with p->lock held.
+ * the range is not there yet, or is spread over too many, or the put is frozen by somebody else than the caller, or
+ * an earlier write is still on its way there. Call with p->lock held.
  */
 static int take_range(struct put *p, uint64_t off, size_t len, bool froze_it, struct segment_io io[WRITE_SEGMENTS])
 {
 	int n = 0;
 
 	if (p->state != PUT_OPEN || (p->frozen && !froze_it) || !len || off > (uint64_t)INT64_MAX - len)
+		return 0;
+	if (is_behind(p, off, len))
 		return 0;
 	while (len) {
 		uint64_t i = off / p->block_size, in = off % p->block_size;
@@ -334,17 +346,13 @@ static int write_range(const struct segment_io *io, int n, const char *buf)
 	return 0;
 }
 
-/* The bytes up to end are in the files. */
-static void written(struct put *p, uint64_t end)
+/* The bytes up to end are, or are about to be, in the files. Call with p->lock held. */
+static void grown(struct put *p, uint64_t end)
 {
-	pthread_mutex_lock(&p->lock);
 	if (p->size < end)
 		p->size = end;
 	p->dirty = true;
 	p->attr.mtime_ns = p->attr.ctime_ns = clock_real_ns();
-	if (!--p->users)
-		pthread_cond_broadcast(&p->settled);
-	pthread_mutex_unlock(&p->lock);
 }
 
 /* 1: written. 0: a job must make way first. */
@@ -354,35 +362,67 @@ static int write_now(struct put *p, uint64_t off, const void *buf, size_t len, b
 	int n, r;
 
 	pthread_mutex_lock(&p->lock);
-	n = take_range(p, off, len, froze_it, io);
+	r = p->lost;
+	n = r ? 0 : take_range(p, off, len, froze_it, io);
 	pthread_mutex_unlock(&p->lock);
 	if (!n)
-		return 0;
-	r = write_range(io, n, buf);
-	if (r < 0) {
-		user_done(p);
 		return r;
-	}
-	written(p, off + len);
-	return 1;
+	r = write_range(io, n, buf);
+	pthread_mutex_lock(&p->lock);
+	if (r == 0)
+		grown(p, off + len);
+	user_done(p);
+	pthread_mutex_unlock(&p->lock);
+	return r < 0 ? r : 1;
 }
 
-bool put_write_ready(struct put *p, uint64_t off, size_t len)
-{
+/* ---- answered before it is copied ---------------------------------------------------------------------------- */
+
+struct behind {
+	struct put_behind *slot;
 	struct segment_io io[WRITE_SEGMENTS];
-	bool ready;
+	int n;
+};
+
+/*
+ * The room of [off, off + len) is there: makes the range this write's own and the file as long, so that it can be
+ * answered; behind_copy() then has no reason to fail, and if it does, nothing of the put is ever published. The writer
+ * makes its next request meanwhile, and nobody else gets at the range. False: it must go another way.
+ */
+static bool behind_begin(struct put *p, uint64_t off, size_t len, bool froze_it, struct behind *ret)
+{
+	ret->n = 0;
+	pthread_mutex_lock(&p->lock);
+	for (ret->slot = p->behind; ret->slot < p->behind + PUT_BEHIND_MAX; ret->slot++)
+		if (!ret->slot->end)
+			break;
+	if (ret->slot < p->behind + PUT_BEHIND_MAX && !p->lost)
+		ret->n = take_range(p, off, len, froze_it, ret->io);
+	if (ret->n) {
+		*ret->slot = (struct put_behind){off, off + len};
+		grown(p, off + len);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return ret->n;
+}
+
+static void behind_copy(struct put *p, const struct behind *b, const void *buf)
+{
+	int r = write_range(b->io, b->n, buf);
 
 	pthread_mutex_lock(&p->lock);
-	ready = take_range(p, off, len, false, io) > 0;
-	if (ready)
-		p->users--;
+	*b->slot = (struct put_behind){0};
+	if (r < 0)
+		p->lost = r;
+	user_done(p);
 	pthread_mutex_unlock(&p->lock);
-	return ready;
+	if (r < 0)
+		log_error("copying what was written into its memory file failed, it is not published: %s",
+			  strerror(-r));
 }
 
 enum io_kind {
 	IO_WRITE,
-	IO_APPEND,
 	IO_TRUNCATE,
 	IO_EMPTY,
 	IO_ALLOCATE,
@@ -399,13 +439,19 @@ struct io_op {
 	void *into;
 	bool keep_size;
 	node_done_fn fn;
+	void (*copied)(void *arg);
 	put_read_fn read_fn;
 	void *arg;
 };
 
-/* One block's part after the other, so that any number of blocks will do, spilled ones too. */
-static int write_parts(struct put *p, uint64_t off, const char *buf, size_t len, uint64_t guess)
+/*
+ * One block's part after the other, so that any number of blocks will do, spilled ones too. A range in one block may be
+ * left for behind_copy().
+ */
+static int write_parts(struct put *p, uint64_t off, const char *buf, size_t len, uint64_t guess, struct behind *behind)
 {
+	bool alone = off % p->block_size + len <= p->block_size;
+
 	while (len) {
 		uint64_t in = off % p->block_size, end;
 		size_t part = len < p->block_size - in ? len : (size_t)(p->block_size - in);
@@ -417,6 +463,8 @@ static int write_parts(struct put *p, uint64_t off, const char *buf, size_t len,
 			r = spill_restore(p, p->size, (uint32_t)(off / p->block_size));
 		if (r < 0)
 			return r;
+		if (alone && behind_begin(p, off, len, true, behind))
+			return 0;
 		r = write_now(p, off, buf, part, true);
 		if (r <= 0)
 			return r ? r : -EIO;
@@ -432,7 +480,7 @@ static uint64_t size_guess(struct put *p)
 	return atomic_load_explicit(&p->n->guess[p->dir % GUESS_SLOTS], memory_order_relaxed);
 }
 
-static int write_slow(struct put *p, uint64_t off, const void *buf, size_t len)
+static int write_slow(struct put *p, uint64_t off, const void *buf, size_t len, struct behind *behind)
 {
 	int r;
 
@@ -440,7 +488,7 @@ static int write_slow(struct put *p, uint64_t off, const void *buf, size_t len)
 		return -EFBIG;
 	r = put_unshare(p, UINT64_MAX);
 	if (r == 0)
-		r = write_parts(p, off, buf, len, size_guess(p));
+		r = write_parts(p, off, buf, len, size_guess(p), behind);
 	return r;
 }
 
@@ -524,6 +572,7 @@ static void io_job(struct work *w)
 {
 	struct io_op *op = container_of(w, struct io_op, work);
 	struct put *p = op->p;
+	struct behind behind = {.n = 0};
 	int r;
 
 	pthread_mutex_lock(&p->work);
@@ -531,10 +580,7 @@ static void io_job(struct work *w)
 	put_freeze(p);
 	switch (op->kind) {
 	case IO_WRITE:
-		r = write_slow(p, op->off, op->buf, op->len);
-		break;
-	case IO_APPEND:
-		r = write_slow(p, p->size, op->buf, op->len);
+		r = write_slow(p, op->off, op->buf, op->len, &behind);
 		break;
 	case IO_TRUNCATE:
 	case IO_EMPTY:
@@ -548,6 +594,10 @@ static void io_job(struct work *w)
 	pthread_mutex_unlock(&p->work);
 	count_sub(p->n, parked, 1);
 	op->fn(op->arg, r);
+	if (behind.n)
+		behind_copy(p, &behind, op->buf);
+	if (op->copied)
+		op->copied(op->arg);
 	put_unref(p);
 	free(op);
 }
@@ -558,6 +608,8 @@ static void io_submit(struct put *p, const struct io_op *what)
 
 	if (!op) {
 		what->fn(what->arg, -ENOMEM);
+		if (what->copied)
+			what->copied(what->arg);
 		return;
 	}
 	*op = *what;
@@ -566,22 +618,27 @@ static void io_submit(struct put *p, const struct io_op *what)
 	workq_submit(p->n->wq, &op->work, io_job);
 }
 
-void put_write(struct put *p, uint64_t off, const void *buf, size_t len, node_done_fn fn, void *arg)
+void put_write(struct put *p, uint64_t off, const void *buf, size_t len, node_done_fn fn, void (*copied)(void *arg),
+	       void *arg)
 {
-	struct io_op op = {.kind = IO_WRITE, .off = off, .buf = buf, .len = len, .fn = fn, .arg = arg};
-	int r = len ? write_now(p, off, buf, len, false) : 1;
+	struct io_op op = {
+	    .kind = IO_WRITE, .off = off, .buf = buf, .len = len, .fn = fn, .copied = copied, .arg = arg};
+	struct behind behind;
+	int r;
 
-	if (r)
-		fn(arg, r < 0 ? r : 0);
-	else
+	if (behind_begin(p, off, len, false, &behind)) {
+		fn(arg, 0);
+		behind_copy(p, &behind, buf);
+		copied(arg);
+		return;
+	}
+	r = len ? write_now(p, off, buf, len, false) : 1;
+	if (!r) {
 		io_submit(p, &op);
-}
-
-void put_append(struct put *p, const void *buf, size_t len, node_done_fn fn, void *arg)
-{
-	struct io_op op = {.kind = IO_APPEND, .buf = buf, .len = len, .fn = fn, .arg = arg};
-
-	io_submit(p, &op);
+		return;
+	}
+	fn(arg, r < 0 ? r : 0);
+	copied(arg);
 }
 
 void put_empty(struct put *p, node_done_fn fn, void *arg)
@@ -640,6 +697,11 @@ static ssize_t read_now(struct put *p, uint64_t off, void *buf, size_t len, stru
 	int n = 0;
 
 	pthread_mutex_lock(&p->lock);
+	if (p->lost) {
+		r = p->lost;
+		pthread_mutex_unlock(&p->lock);
+		return r;
+	}
 	if (off >= p->size)
 		len = 0;
 	else if (len > p->size - off)
@@ -658,7 +720,9 @@ static ssize_t read_now(struct put *p, uint64_t off, void *buf, size_t len, stru
 	if (!n)
 		return -EAGAIN;
 	r = read_range(io, n, buf);
+	pthread_mutex_lock(&p->lock);
 	user_done(p);
+	pthread_mutex_unlock(&p->lock);
 	return r;
 }
 
@@ -675,7 +739,9 @@ static ssize_t read_frozen(struct put *p, uint64_t off, char *buf, size_t len, s
 		len = 0;
 	else if (len > p->size - off)
 		len = (size_t)(p->size - off);
-	if (len && p->state == PUT_CLEAN) {
+	if (p->lost) {
+		r = p->lost;
+	} else if (len && p->state == PUT_CLEAN) {
 		*ret_base = version_ref(p->base);
 		r = (ssize_t)len;
 	} else if (len) {
@@ -690,8 +756,10 @@ static ssize_t read_frozen(struct put *p, uint64_t off, char *buf, size_t len, s
 		pthread_mutex_unlock(&p->lock);
 		if (r == 0)
 			r = n ? read_range(io, n, buf) : -EIO;
+		pthread_mutex_lock(&p->lock);
 		if (n)
 			user_done(p);
+		pthread_mutex_unlock(&p->lock);
 	}
 	put_thaw(p);
 	pthread_mutex_unlock(&p->work);

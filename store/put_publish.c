@@ -213,7 +213,7 @@ static void publish_send(struct put *p, node_done_fn fn, void *arg)
 {
 	struct put_waiter *w;
 	struct msg *m = NULL;
-	int r = add_flusher(p, fn, arg);
+	int r = p->lost ? p->lost : add_flusher(p, fn, arg);
 
 	if (r < 0) {
 		pthread_mutex_unlock(&p->lock);

@@ -8,11 +8,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@
 #include "store/put.h"
 #include "store/version.h"
 
+#define KIB (1ull << 10)
 #define MIB (1ull << 20)
 
 /* ---- waiting for callbacks ---------------------------------------------------------------------------------- */
@@ -242,12 +245,26 @@ static struct put *create(const char *name)
 	return w.put;
 }
 
+static void written_cb(void *arg, int err)
+{
+	struct waiter *w = arg;
+
+	w->err = err;
+}
+
+static void copied_cb(void *arg)
+{
+	struct waiter *w = arg;
+
+	over(w, w->err);
+}
+
 static int write_at(struct put *p, uint64_t off, const void *buf, size_t len)
 {
 	struct waiter w;
 
 	waiter_init(&w);
-	put_write(p, off, buf, len, done_cb, &w);
+	put_write(p, off, buf, len, written_cb, copied_cb, &w);
 	return wait_for(&w);
 }
 
@@ -451,6 +468,103 @@ START_TEST(a_write_after_publish_is_a_new_version)
 	ck_assert_int_eq(unlink_name("a"), 0);
 	check_empty();
 	stop();
+}
+END_TEST
+
+/* A write whose answer asks for its bytes at once, and for a publish: they come before the copy. */
+struct eager {
+	struct put *p;
+	char got[256 * KIB];
+	struct waiter read, flush, copied;
+};
+
+static void eager_written(void *arg, int err)
+{
+	struct eager *g = arg;
+
+	g->copied.err = err;
+	put_read(g->p, 0, g->got, sizeof(g->got), put_read_cb, &g->read);
+	put_flush(g->p, false, done_cb, &g->flush);
+}
+
+static void eager_copied(void *arg)
+{
+	struct eager *g = arg;
+
+	over(&g->copied, g->copied.err);
+}
+
+static void write_eagerly(struct eager *g, struct put *p, const void *buf)
+{
+	g->p = p;
+	waiter_init(&g->read);
+	waiter_init(&g->flush);
+	waiter_init(&g->copied);
+	put_write(p, 0, buf, sizeof(g->got), eager_written, eager_copied, g);
+	ck_assert_int_eq(wait_for(&g->copied), 0);
+}
+
+START_TEST(an_answered_write_is_there)
+{
+	struct eager *g = malloc(sizeof(*g));
+	char *buf = malloc(sizeof(g->got));
+
+	start(64 * MIB, 0);
+	g->p = create("a");
+	/* The first has to make room for itself, the others not, and start from a published version or an open one. */
+	for (int i = 1; i < 20; i++) {
+		memset(buf, i, sizeof(g->got));
+		write_eagerly(g, g->p, buf);
+		ck_assert_int_eq(wait_for(&g->read), 0);
+		ck_assert_int_eq(wait_for(&g->flush), 0);
+		ck_assert_uint_eq(g->read.n, sizeof(g->got));
+		ck_assert_mem_eq(g->got, buf, sizeof(g->got));
+		if (i % 2)
+			ck_assert_int_eq(write_at(g->p, 0, "x", 1), 0);
+	}
+	release(g->p);
+	ck_assert_int_eq(unlink_name("a"), 0);
+	check_empty();
+	stop();
+	free(buf);
+	free(g);
+}
+END_TEST
+
+START_TEST(an_answered_write_that_is_lost_is_told)
+{
+	struct eager *g = malloc(sizeof(*g));
+	char *buf = calloc(1, sizeof(g->got));
+	struct rlimit old, none;
+	struct node_entry e;
+	struct waiter w;
+
+	signal(SIGXFSZ, SIG_IGN);
+	start(64 * MIB, 0);
+	g->p = create("a");
+	waiter_init(&w);
+	put_allocate(g->p, 0, sizeof(g->got), true, done_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &old), 0);
+	none = old;
+	none.rlim_cur = 4096;
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+	write_eagerly(g, g->p, buf);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &old), 0);
+	ck_assert_int_lt(wait_for(&g->read), 0);
+	ck_assert_int_lt(wait_for(&g->flush), 0);
+	ck_assert_int_lt(write_at(g->p, 0, "x", 1), 0);
+	ck_assert_int_lt(flush(g->p), 0);
+	release(g->p);
+	/* The last close is a job: until it has ended the name stands for what nobody can open. */
+	while (lookup("a", &e) == 0) {
+		put_unref(e.put);
+		usleep(1000);
+	}
+	check_empty();
+	stop();
+	free(buf);
+	free(g);
 }
 END_TEST
 
@@ -839,6 +953,8 @@ int main(void)
 	tcase_add_test(tc, put_get_delete);
 	tcase_add_test(tc, a_holder_keeps_its_version);
 	tcase_add_test(tc, a_write_after_publish_is_a_new_version);
+	tcase_add_test(tc, an_answered_write_is_there);
+	tcase_add_test(tc, an_answered_write_that_is_lost_is_told);
 	tcase_add_test(tc, killed_writers_and_empty_files);
 	tcase_add_test(tc, sparse_truncate_rename);
 	tcase_add_test(tc, directories_show_private_names_once);
