@@ -222,20 +222,31 @@ int put_start_wait(struct put *p, uint64_t guess)
 	return r;
 }
 
+/* It gets no ticket: whoever found it under the name meanwhile does not get it open. Takes the reference. */
+static struct put *give_up_new(struct put *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->state = PUT_CLEAN;
+	p->over = true;
+	pthread_cond_broadcast(&p->settled);
+	pthread_mutex_unlock(&p->lock);
+	put_detach(p);
+	return put_unref(p);
+}
+
 /* The ticket of a new put has come, with the answer, or will not. */
 static void start_end(struct start_op *op, int err, const struct msg *answer)
 {
 	struct put *p = op->p;
 
-	pthread_mutex_lock(&p->lock);
-	if (err == 0)
+	if (err == 0) {
+		pthread_mutex_lock(&p->lock);
 		err = take_ticket(p, answer);
+		pthread_cond_broadcast(&p->settled);
+		pthread_mutex_unlock(&p->lock);
+	}
 	if (err < 0)
-		p->state = PUT_CLEAN;
-	pthread_cond_broadcast(&p->settled);
-	pthread_mutex_unlock(&p->lock);
-	if (err < 0)
-		p = put_unref(p);
+		p = give_up_new(p);
 	op->fn(op->arg, err, p);
 	free(op);
 }
@@ -280,17 +291,11 @@ static void create_put(struct node *n, struct put *p, bool excl, put_fn fn, void
 	if (op) {
 		*op =
 		    (struct start_op){.n = n, .p = p, .fn = fn, .arg = arg, .guess = guess_of(n, p->dir), .excl = excl};
-		p->excl = excl;
 		m = make_put_start(op);
 	}
 	if (!m) {
 		free(op);
-		pthread_mutex_lock(&p->lock);
-		p->state = PUT_CLEAN;
-		pthread_cond_broadcast(&p->settled);
-		pthread_mutex_unlock(&p->lock);
-		put_unref(p);
-		fn(arg, -ENOMEM, NULL);
+		fn(arg, -ENOMEM, give_up_new(p));
 		return;
 	}
 	node_call(n, m, start_answer, op);
