@@ -193,7 +193,7 @@ static uint64_t evict_block(struct node *n, struct block *b, int status)
 		pthread_mutex_lock(&n->policy_lock);
 		policy_insert(n->policy, &b->policy, b->policy.pn_hash, segment_charge(b->len));
 		pthread_mutex_unlock(&n->policy_lock);
-	} else if (b->pins || (b->holders && !block_hold_ssd(n, b))) {
+	} else if (b->pins || ((b->holders || (b->flags & BLOCK_PIN)) && !block_hold_ssd(n, b))) {
 		/* Somebody came meanwhile: the bytes stay for them, but are no replica any more. */
 		b->flags |= BLOCK_TEMP | ((b->flags & BLOCK_SSD) ? 0 : BLOCK_DROP);
 	} else {

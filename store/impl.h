@@ -299,6 +299,10 @@ struct version {
 	struct block *blocks[];
 };
 
+/* One with room for so many blocks and none yet; version_close() at any time lets go of those that it has. */
+struct version *version_new(struct node *n, const struct msg_attr *a, uint32_t blocks);
+/* One holder fewer. */
+void version_release_block(struct node *n, struct block *b);
 /* As version_open(), but counts no get: for writers and tools. */
 int version_hold(struct node *n, const struct msg_attr *a, struct version **ret);
 struct version *version_ref(struct version *v);
@@ -362,6 +366,8 @@ bool names_find(struct node *n, uint64_t dir, const char *name, struct msg_attr 
 void names_forget(struct node *n, uint64_t dir, const char *name, uint64_t lease);
 /* Forgets the name of this version, whatever it is. */
 void names_forget_id(struct node *n, uint64_t id);
+/* node_setattr() of a version that no private one follows. With overlay.lock and a put's lock held, too. */
+void names_send_attr(struct node *n, const struct msg_attr *a, uint32_t mask, node_entry_fn fn, void *arg);
 
 /* ---- put.c -------------------------------------------------------------------------------------------------- */
 
@@ -427,7 +433,6 @@ struct put {
 	bool persist;	 /* the master will ask for copies on the SSD tier */
 	bool over;	 /* the last writer is gone, and its name: neither comes back */
 	bool on_master;	 /* the master has an object under the name: what it was made from or published as */
-	bool excl;	 /* the name is reserved there */
 	uint64_t ticket; /* 0: none */
 	uint64_t size;
 	struct put_block *blocks;

@@ -147,7 +147,7 @@ struct name_op {
 	void *arg;
 	uint64_t dir, to_dir;
 	struct msg_attr attr; /* rename: what moves, where that is known; else id 0 */
-	unsigned flags; /* rename's, or setattr's mask */
+	unsigned flags;	      /* rename's, or setattr's mask */
 	struct work work;
 	char name[MSG_NAME_MAX + 1], to[MSG_NAME_MAX + 1];
 };
@@ -296,11 +296,16 @@ void node_getattr(struct node *n, uint64_t id, node_entry_fn fn, void *arg)
 	attr_op(n, MSG_GETATTR, &a, 0, fn, arg);
 }
 
-void node_setattr(struct node *n, const struct msg_attr *a, uint32_t mask, node_entry_fn fn, void *arg)
+void names_send_attr(struct node *n, const struct msg_attr *a, uint32_t mask, node_entry_fn fn, void *arg)
 {
 	names_forget_id(n, a->id);
-	put_follow_base(n, a, mask);
 	attr_op(n, MSG_SETATTR, a, mask, fn, arg);
+}
+
+void node_setattr(struct node *n, const struct msg_attr *a, uint32_t mask, node_entry_fn fn, void *arg)
+{
+	put_follow_base(n, a, mask);
+	names_send_attr(n, a, mask, fn, arg);
 }
 
 void node_mkdir(struct node *n, uint64_t dir, const char *name, uint32_t mode, uint32_t uid, uint32_t gid,

@@ -49,6 +49,16 @@ static void index_spilled(struct put *p, struct block *b)
 	block_set_ssd(p->n, b, true);
 }
 
+/* A device that failed has taken its spilled blocks along. */
+static bool spilled_are_there(const struct put *p)
+{
+	for (size_t i = 0; i < p->n_blocks; i++)
+		if (p->blocks[i].spilled &&
+		    !ssd_has(p->n->ssd, (struct ssd_key){.id = p->ticket, .block = (uint32_t)i}))
+			return false;
+	return true;
+}
+
 /* So many blocks lie under the ticket's key. */
 static uint64_t spilled_blocks(const struct put *p)
 {
@@ -59,48 +69,57 @@ static uint64_t spilled_blocks(const struct put *p)
 	return count;
 }
 
-/* The files are blocks of the published version now. Returns a hold on it for the put's handles; NULL: no memory. */
+/* One file is a block of the published version now; -ENOMEM: its bytes are gone. Returns it with a holder. */
+static int index_block(struct put *p, const struct msg_attr *a, uint32_t i, struct block **ret)
+{
+	struct block_shard *s = block_lock(p->n, a->id, i);
+	struct block *b = block_get(p->n, s, a->id, i, block_len(p->size, p->block_size, i));
+
+	if (b) {
+		policy_rekey(&b->policy, block_hash(node_name_hash(p->dir, p->name), i));
+		if (p->blocks[i].spilled)
+			index_spilled(p, b);
+		else
+			block_has_memory(p->n, b, p->blocks[i].alloc);
+		if (p->persist && p->n->ssd && !p->blocks[i].spilled)
+			b->flags |= BLOCK_DUE;
+		if (a->flags & MSG_ATTR_PIN)
+			b->flags |= BLOCK_PIN;
+		b->holders++;
+		*ret = b;
+	} else if (p->blocks[i].spilled) {
+		spill_drop(p, i);
+	} else {
+		segment_unlink(p->n->seg, p->blocks[i].alloc);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return b ? 0 : -ENOMEM;
+}
+
+/*
+ * The files are blocks of the published version now. Returns a hold on it for the put's handles; NULL: no memory. A
+ * block that is missing then is a replica that the master knows and this node cannot find: an open of it says so.
+ */
 static struct version *index_blocks(struct put *p, const struct msg_attr *a)
 {
-	size_t blocks = p->size ? block_count(p->size, p->block_size) : 0;
-	struct version *v = malloc(sizeof(*v) + blocks * sizeof(v->blocks[0]));
-	struct node *n = p->n;
+	uint32_t blocks = p->size ? (uint32_t)block_count(p->size, p->block_size) : 0;
+	struct version *v = version_new(p->n, a, blocks);
+	bool whole = v;
 
-	for (size_t i = 0; i < blocks; i++) {
-		struct block_shard *s = block_lock(n, a->id, (uint32_t)i);
-		struct block *b = block_get(n, s, a->id, (uint32_t)i, block_len(p->size, p->block_size, i));
+	for (uint32_t i = 0; i < blocks; i++) {
+		struct block *b;
 
-		if (b) {
-			policy_rekey(&b->policy, block_hash(node_name_hash(p->dir, p->name), (uint32_t)i));
-			if (p->blocks[i].spilled)
-				index_spilled(p, b);
-			else
-				block_has_memory(n, b, p->blocks[i].alloc);
-			if (p->persist && n->ssd && !p->blocks[i].spilled)
-				b->flags |= BLOCK_DUE;
-			if (v) {
-				b->holders++;
-				v->blocks[i] = b;
-			}
-		} else {
-			/* The master knows a replica that this node cannot find: an open of it says so. */
-			log_error("out of memory for the index of version %llu: its bytes are lost",
-				  (unsigned long long)a->id);
-			segment_unlink(n->seg, p->blocks[i].alloc);
-			blocks = i;
-		}
-		pthread_mutex_unlock(&s->lock);
+		if (index_block(p, a, i, &b) < 0)
+			whole = false;
+		else if (v)
+			v->blocks[v->n_blocks++] = b;
+		else
+			version_release_block(p->n, b);
 	}
-	if (v) {
-		v->n = n;
-		v->put_id = a->id;
-		v->size = a->size;
-		v->block_size = a->block_size;
-		v->n_blocks = (uint32_t)blocks;
-		atomic_init(&v->refs, 1);
-		count_add(n, open_versions, 1);
-	}
-	return v;
+	if (!whole)
+		log_error("out of memory for the index of version %llu: bytes of it are lost",
+			  (unsigned long long)a->id);
+	return whole ? v : version_close(v);
 }
 
 /* Call with overlay.lock and p->lock held. */
@@ -116,7 +135,6 @@ static void become_clean(struct put *p, const struct msg_attr *a)
 	put_forget_files(p);
 	p->dirty = p->born = p->abandoned = false;
 	p->exposed = false;
-	p->excl = false;
 	p->on_master = p->named;
 	p->attr.ctime_ns = a->ctime_ns;
 	p->block_size = a->block_size;
@@ -144,14 +162,17 @@ static void late_xattrs_done(void *arg, int err)
 {
 }
 
-/* What was changed between PutDone and its answer goes to the new version after it. Call with p->lock held. */
+/*
+ * What was changed between PutDone and its answer goes to the new version after it, before anybody can ask for it. Call
+ * with overlay.lock and p->lock held.
+ */
 static void send_late(struct put *p)
 {
 	struct msg_attr a = p->attr;
 
 	a.id = p->base_id;
 	if (p->late_mask)
-		node_setattr(p->n, &a, p->late_mask, late_attr_done, NULL);
+		names_send_attr(p->n, &a, p->late_mask, late_attr_done, NULL);
 	if (p->late_xattrs)
 		node_setxattrs(p->n, a.id, p->xattrs, p->xattrs_len, late_xattrs_done, NULL);
 	p->late_mask = 0;
@@ -222,7 +243,7 @@ static void publish_send(struct put *p, node_done_fn fn, void *arg)
 	}
 	p->state = PUT_PUBLISHING;
 	pthread_mutex_unlock(&p->lock);
-	r = put_trim(p, p->size);
+	r = spilled_are_there(p) ? put_trim(p, p->size) : -EIO;
 	if (r == 0)
 		m = put_done_msg(p);
 	if (m) {

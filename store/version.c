@@ -21,7 +21,7 @@ static int hold_block(struct node *n, struct block *b, bool *from_ssd)
 	return 0;
 }
 
-static void release_block(struct node *n, struct block *b)
+void version_release_block(struct node *n, struct block *b)
 {
 	/* The holder keeps b alive until it has the lock. */
 	struct block_shard *s = block_lock(n, b->put_id, b->index);
@@ -36,40 +36,46 @@ static void release_block(struct node *n, struct block *b)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static int hold(struct node *n, const struct msg_attr *a, struct version **ret, bool *from_ssd)
+struct version *version_new(struct node *n, const struct msg_attr *a, uint32_t blocks)
 {
-	uint64_t blocks = a->block_size ? block_count(a->size, a->block_size) : 0;
-	struct version *v;
-	uint32_t i;
-	int r = 0;
+	struct version *v = malloc(sizeof(*v) + blocks * sizeof(v->blocks[0]));
 
-	if (blocks > UINT32_MAX)
-		return -EFBIG;
-	v = malloc(sizeof(*v) + blocks * sizeof(v->blocks[0]));
 	if (!v)
-		return -ENOMEM;
+		return NULL;
 	v->n = n;
 	v->put_id = a->id;
 	v->size = a->size;
 	v->block_size = a->block_size;
-	v->n_blocks = (uint32_t)blocks;
+	v->n_blocks = 0;
 	atomic_init(&v->refs, 1);
-	for (i = 0; i < blocks && !r; i++) {
+	count_add(n, open_versions, 1);
+	return v;
+}
+
+static int hold(struct node *n, const struct msg_attr *a, struct version **ret, bool *from_ssd)
+{
+	uint64_t blocks = a->block_size ? block_count(a->size, a->block_size) : 0;
+	struct version *v;
+	int r = 0;
+
+	if (blocks > UINT32_MAX)
+		return -EFBIG;
+	v = version_new(n, a, (uint32_t)blocks);
+	if (!v)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < blocks && !r; i++) {
 		struct block_shard *s = block_lock(n, a->id, i);
 
 		v->blocks[i] = block_find(s, a->id, i);
 		r = hold_block(n, v->blocks[i], from_ssd);
+		v->n_blocks += r == 0;
 		pthread_mutex_unlock(&s->lock);
 	}
-	if (r < 0) {
-		for (i--; i > 0; i--)
-			release_block(n, v->blocks[i - 1]);
-		free(v);
-		return r;
-	}
-	count_add(n, open_versions, 1);
-	*ret = v;
-	return 0;
+	if (r < 0)
+		version_close(v);
+	else
+		*ret = v;
+	return r;
 }
 
 int version_hold(struct node *n, const struct msg_attr *a, struct version **ret)
@@ -104,7 +110,7 @@ struct version *version_close(struct version *v)
 	if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1)
 		return NULL;
 	for (uint32_t i = 0; i < v->n_blocks; i++)
-		release_block(v->n, v->blocks[i]);
+		version_release_block(v->n, v->blocks[i]);
 	count_sub(v->n, open_versions, 1);
 	free(v);
 	return NULL;

@@ -568,6 +568,39 @@ START_TEST(an_answered_write_that_is_lost_is_told)
 }
 END_TEST
 
+/* What changes while a publish is on its way is the published version's. */
+START_TEST(attributes_change_during_a_publish)
+{
+	struct msg_attr a = {.mode = 0600};
+	struct waiter flushed, set, xset;
+	struct node_entry e;
+	struct put *p;
+
+	start(64 * MIB, 0);
+	p = create("a");
+	for (int i = 0; i < 50; i++) {
+		ck_assert_int_eq(write_at(p, 0, "bytes", 5), 0);
+		a.mode = i % 2 ? 0600 : 0640;
+		waiter_init(&flushed);
+		waiter_init(&set);
+		waiter_init(&xset);
+		put_flush(p, false, done_cb, &flushed);
+		put_setattr(p, &a, MSG_SET_MODE, done_cb, &set);
+		put_setxattrs(p, NULL, 0, done_cb, &xset);
+		ck_assert_int_eq(wait_for(&flushed), 0);
+		ck_assert_int_eq(wait_for(&set), 0);
+		ck_assert_int_eq(wait_for(&xset), 0);
+		ck_assert_int_eq(lookup("a", &e), 0);
+		ck_assert_ptr_null(e.put);
+		ck_assert_uint_eq(e.attr.mode & 0777, a.mode);
+	}
+	release(p);
+	ck_assert_int_eq(unlink_name("a"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
 START_TEST(killed_writers_and_empty_files)
 {
 	struct node_entry e;
@@ -807,35 +840,85 @@ START_TEST(larger_than_memory)
 END_TEST
 
 /* Four times what both tiers hold goes through; what is pinned stays, wherever it is. */
-START_TEST(a_pin_keeps_the_last_copy)
+static void set_pin(const char *name, bool on)
 {
 	struct node_entry e;
 	struct waiter w;
+
+	ck_assert_int_eq(lookup(name, &e), 0);
+	ck_assert_ptr_null(e.put);
+	e.attr.flags = on ? MSG_ATTR_PIN : 0;
+	waiter_init(&w);
+	node_setattr(node, &e.attr, MSG_SET_PIN, entry_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+}
+
+static void write_and_publish(struct put *p, uint32_t value, uint32_t version)
+{
+	uint64_t *buf = malloc(MIB);
+
+	stamp(buf, MIB / 8, value, version, 0);
+	ck_assert_int_eq(write_at(p, 0, buf, MIB), 0);
+	ck_assert_int_eq(flush(p), 0);
+	release(p);
+	free(buf);
+}
+
+/* Pinned before its first publish. */
+static void put_pinned(const char *name, uint32_t value)
+{
+	struct msg_attr a = {.flags = MSG_ATTR_PIN};
+	struct put *p = create(name);
+	struct waiter w;
+
+	waiter_init(&w);
+	put_setattr(p, &a, MSG_SET_PIN, done_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	write_and_publish(p, value, 1);
+}
+
+/* A pinned value is written anew. */
+static void overwrite(const char *name, uint32_t value)
+{
+	struct node_entry e;
+	struct waiter w;
+
+	ck_assert_int_eq(lookup(name, &e), 0);
+	waiter_init(&w);
+	put_edit(node, ns_dir, name, &e.attr, true, put_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ck_assert_int_eq(put_open(w.put, true), 0);
+	write_and_publish(w.put, value, 2);
+}
+
+START_TEST(a_pin_keeps_the_last_copy)
+{
 	char name[16];
 
 	start(16 * MIB, 24 * MIB);
 	ck_assert_int_eq(put_value("pinned", 500, 1, MIB), 0);
 	ck_assert_int_eq(put_value("plain", 501, 1, MIB), 0);
-	ck_assert_int_eq(lookup("pinned", &e), 0);
-	e.attr.flags |= MSG_ATTR_PIN;
-	waiter_init(&w);
-	node_setattr(node, &e.attr, MSG_SET_PIN, entry_cb, &w);
-	ck_assert_int_eq(wait_for(&w), 0);
+	set_pin("pinned", true);
+	put_pinned("born", 502);
+	ck_assert_int_eq(put_value("again", 503, 1, MIB), 0);
+	set_pin("again", true);
+	overwrite("again", 503);
 	for (uint32_t i = 0; i < 160; i++) {
 		snprintf(name, sizeof(name), "f%u", i % 100);
 		ck_assert_int_eq(put_value(name, i % 100, 1, MIB), 0);
 	}
 	ck_assert_int_eq(get_value("pinned", 500), 1);
+	ck_assert_int_eq(get_value("born", 502), 1);
+	ck_assert_int_eq(get_value("again", 503), 2);
 	ck_assert_int_eq(get_value("plain", 501), -ENOENT);
-	e.attr.flags &= ~MSG_ATTR_PIN;
-	waiter_init(&w);
-	node_setattr(node, &e.attr, MSG_SET_PIN, entry_cb, &w);
-	ck_assert_int_eq(wait_for(&w), 0);
+	set_pin("pinned", false);
 	for (uint32_t i = 0; i < 100; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
 		unlink_name(name);
 	}
 	ck_assert_int_eq(unlink_name("pinned"), 0);
+	ck_assert_int_eq(unlink_name("born"), 0);
+	ck_assert_int_eq(unlink_name("again"), 0);
 	check_empty();
 	stop();
 }
@@ -955,6 +1038,7 @@ int main(void)
 	tcase_add_test(tc, a_write_after_publish_is_a_new_version);
 	tcase_add_test(tc, an_answered_write_is_there);
 	tcase_add_test(tc, an_answered_write_that_is_lost_is_told);
+	tcase_add_test(tc, attributes_change_during_a_publish);
 	tcase_add_test(tc, killed_writers_and_empty_files);
 	tcase_add_test(tc, sparse_truncate_rename);
 	tcase_add_test(tc, directories_show_private_names_once);
