@@ -277,6 +277,21 @@ static void send_rest(struct local_master *lm, uint64_t now)
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
+/* Waits while too much waits for the catalogue; deadlines hold meanwhile. False: it cannot be written. */
+static bool may_write(struct local_master *lm)
+{
+	uint64_t now = 0, left = 0;
+	int r;
+
+	while ((r = writer_wait_room(lm->writer, now + left)) == -EAGAIN) {
+		now = clock_ns();
+		left = end_late(lm, now);
+		if (left > lm->answer_deadline_ns)
+			left = lm->answer_deadline_ns;
+	}
+	return !r;
+}
+
 static bool only_reads(enum msg_type type)
 {
 	switch (type) {
@@ -293,13 +308,13 @@ static bool only_reads(enum msg_type type)
 	}
 }
 
-static void handle(struct local_master *lm, struct call *c, bool may_write, uint64_t now)
+static void handle(struct local_master *lm, struct call *c, bool writable, uint64_t now)
 {
 	size_t first = lm->out.n_msgs;
 	struct msg *m = c->req;
 	int r = 0;
 
-	if (!may_write && !only_reads(m->type))
+	if (!writable && !only_reads(m->type))
 		r = -EIO;
 	if (!r)
 		r = core_handle(lm->core, m, now, clock_real_ns(), &lm->out);
@@ -313,7 +328,7 @@ static void handle(struct local_master *lm, struct call *c, bool may_write, uint
 
 static struct call *handle_some(struct local_master *lm, struct call *c)
 {
-	bool may_write = writer_has_room(lm->writer);
+	bool writable = may_write(lm);
 	uint64_t now = clock_ns();
 
 	core_committed(lm->core, atomic_load(&lm->committed));
@@ -321,7 +336,7 @@ static struct call *handle_some(struct local_master *lm, struct call *c)
 	for (unsigned n = 0; c && n < BATCH_MAX; n++) {
 		struct call *next = c->next;
 
-		handle(lm, c, may_write, now);
+		handle(lm, c, writable, now);
 		c = next;
 	}
 	send_rest(lm, now);
@@ -351,7 +366,7 @@ static void tick(struct local_master *lm, uint64_t now)
 {
 	uint64_t left;
 
-	if (now < lm->tick_ns || !writer_has_room(lm->writer))
+	if (now < lm->tick_ns || !may_write(lm))
 		return;
 	left = core_tick(lm->core, now, clock_real_ns(), &lm->out);
 	lm->tick_ns = left == UINT64_MAX ? UINT64_MAX : now + left;
@@ -453,7 +468,12 @@ static int load(struct local_master *lm, struct errmsg *e)
 
 static int start_threads(struct local_master *lm, struct errmsg *e)
 {
-	const struct writer_ops ops = {.deliver = deliver_committed, .counter = counter_committed, .arg = lm};
+	const struct writer_ops ops = {
+	    .deliver = deliver_committed,
+	    .counter = counter_committed,
+	    .arg = lm,
+	    .stall_ns = lm->answer_deadline_ns,
+	};
 	int r = writer_start(lm->cat, &ops, &lm->writer);
 
 	if (r < 0)

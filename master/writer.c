@@ -22,9 +22,10 @@ struct writer {
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;   /* something is queued, or it is over */
-	pthread_cond_t room;   /* the queue has been taken, or writing has failed */
+	pthread_cond_t room;   /* records have been committed, or writing has failed */
 	struct core_out queue; /* lock */
 	size_t busy_len;       /* lock; bytes of records that the thread works on */
+	uint64_t busy_ns;      /* lock; since when it does */
 	bool busy;	       /* lock; the thread commits or delivers */
 	bool failing;	       /* lock; the last commit failed */
 	bool over;	       /* lock */
@@ -95,7 +96,7 @@ static void take(struct writer *w, struct core_out *b)
 	move_out(b, &w->queue);
 	w->busy = true;
 	w->busy_len = b->writes.len;
-	pthread_cond_signal(&w->room);
+	w->busy_ns = clock_ns();
 }
 
 static void failed(struct writer *w, const struct errmsg *e)
@@ -118,14 +119,18 @@ static void succeeded(struct writer *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
+static struct timespec timespec_of(uint64_t ns)
+{
+	return (struct timespec){(time_t)(ns / NS_PER_SEC), (long)(ns % NS_PER_SEC)};
+}
+
 /* Waits until there is something to do. Returns false when all is done. Call with w locked. */
 static bool wait_for_work(struct writer *w, bool left)
 {
-	struct timespec until;
 	uint64_t at = clock_ns() + RETRY_NS;
+	struct timespec until = timespec_of(at);
 
 	if (left) {
-		until = (struct timespec){(time_t)(at / NS_PER_SEC), (long)(at % NS_PER_SEC)};
 		while (!w->over && clock_ns() < at)
 			pthread_cond_timedwait(&w->work, &w->lock, &until);
 		return true;
@@ -135,6 +140,24 @@ static bool wait_for_work(struct writer *w, bool left)
 	return !queue_empty(w);
 }
 
+/* Says what the thread is done with, and waits for more. False: there will be none. */
+static bool next_batch(struct writer *w, struct core_out *b, bool left, bool *ret_over)
+{
+	bool more;
+
+	pthread_mutex_lock(&w->lock);
+	w->busy = left;
+	w->busy_len = b->writes.len;
+	pthread_cond_signal(&w->room);
+	more = wait_for_work(w, left);
+	if (more) {
+		*ret_over = w->over;
+		take(w, b);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return more;
+}
+
 static void *writer_main(void *arg)
 {
 	struct writer *w = arg;
@@ -142,17 +165,7 @@ static void *writer_main(void *arg)
 	struct errmsg e;
 	bool left = false, over = false;
 
-	for (;;) {
-		pthread_mutex_lock(&w->lock);
-		w->busy = left;
-		w->busy_len = b.writes.len;
-		if (!wait_for_work(w, left)) {
-			pthread_mutex_unlock(&w->lock);
-			break;
-		}
-		over = w->over;
-		take(w, &b);
-		pthread_mutex_unlock(&w->lock);
+	while (next_batch(w, &b, left, &over)) {
 		left = catalogue_apply(w->cat, &b.writes, &e) < 0;
 		if (!left) {
 			committed(w, &b);
@@ -177,7 +190,7 @@ static void init_sync(struct writer *w)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, &attr);
-	pthread_cond_init(&w->room, NULL);
+	pthread_cond_init(&w->room, &attr);
 	pthread_condattr_destroy(&attr);
 }
 
@@ -245,16 +258,34 @@ bool writer_idle(struct writer *w)
 	return idle;
 }
 
-bool writer_has_room(struct writer *w)
+/* Call with w locked. */
+static bool is_full(const struct writer *w)
 {
-	bool room;
+	return w->queue.writes.len + w->busy_len > QUEUE_MAX;
+}
+
+/* Call with w locked. */
+static bool is_stalled(const struct writer *w, uint64_t now)
+{
+	return w->busy && now - w->busy_ns >= w->ops.stall_ns;
+}
+
+int writer_wait_room(struct writer *w, uint64_t until_ns)
+{
+	uint64_t now = clock_ns();
+	int r;
 
 	pthread_mutex_lock(&w->lock);
-	while (!w->failing && w->queue.writes.len + w->busy_len > QUEUE_MAX)
-		pthread_cond_wait(&w->room, &w->lock);
-	room = w->queue.writes.len + w->busy_len <= QUEUE_MAX;
+	while (is_full(w) && !w->failing && !is_stalled(w, now) && now < until_ns) {
+		uint64_t stall_ns = (w->busy ? w->busy_ns : now) + w->ops.stall_ns;
+		struct timespec until = timespec_of(stall_ns < until_ns ? stall_ns : until_ns);
+
+		pthread_cond_timedwait(&w->room, &w->lock, &until);
+		now = clock_ns();
+	}
+	r = !is_full(w) ? 0 : w->failing || is_stalled(w, now) ? -EIO : -EAGAIN;
 	pthread_mutex_unlock(&w->lock);
-	return room;
+	return r;
 }
 
 uint64_t writer_commits(struct writer *w)

@@ -23,6 +23,7 @@ struct writer_ops {
 	/* The catalogue has ids up to here (core_committed); on the writer's thread. */
 	void (*counter)(void *arg, uint64_t counter);
 	void *arg;
+	uint64_t stall_ns; /* a commit that takes longer is as good as one that fails */
 };
 
 int writer_start(struct catalogue *cat, const struct writer_ops *ops, struct writer **ret);
@@ -34,10 +35,10 @@ int writer_submit(struct writer *w, struct core_out *out);
 /* Nothing is submitted that has not been committed and delivered. */
 bool writer_idle(struct writer *w);
 /*
- * Waits while too much is queued. False: that much is queued and the catalogue cannot be written; nothing that
- * changes the state should be done now.
+ * Waits while too much is queued. 0: there is room; -EAGAIN: still none at until_ns; -EIO: none, and the catalogue
+ * cannot be written: nothing that changes the state should be done now.
  */
-bool writer_has_room(struct writer *w);
+int writer_wait_room(struct writer *w, uint64_t until_ns);
 
 uint64_t writer_commits(struct writer *w);
 uint64_t writer_failures(struct writer *w);

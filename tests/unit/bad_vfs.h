@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An SQLite VFS like the default one, whose writes can be told to fail. For tests of one database at a time; which
- * write fails may be set while another thread writes.
+ * An SQLite VFS like the default one, whose writes can be told to fail or to hang. For tests of one database at a time;
+ * which write fails may be set while another thread writes.
  */
 #ifndef TESTS_BAD_VFS_H
 #define TESTS_BAD_VFS_H
@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
 
 static struct {
 	sqlite3_vfs vfs, *real;
@@ -18,6 +19,7 @@ static struct {
 	atomic_bool sticky;
 	atomic_int error;
 	atomic_int_least64_t writes;
+	atomic_bool hang; /* writes wait until it is false again */
 } bad;
 
 struct bad_file {
@@ -31,6 +33,8 @@ static inline int bad_now(void)
 	int64_t left = bad.countdown;
 
 	bad.writes++;
+	while (bad.hang)
+		usleep(1000);
 	if (left < 0)
 		return SQLITE_OK;
 	if (left > 0 || !bad.sticky)
@@ -152,6 +156,7 @@ static inline void bad_install(void)
 static inline void bad_uninstall(void)
 {
 	bad.countdown = -1;
+	bad.hang = false;
 	sqlite3_vfs_unregister(&bad.vfs);
 	sqlite3_vfs_register(bad.real, 1);
 }

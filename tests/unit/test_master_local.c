@@ -460,6 +460,24 @@ START_TEST(a_stop_does_not_hang_on_a_failing_catalogue)
 }
 END_TEST
 
+/* What fills the queue fast: one attribute of nearly all the bytes that an entry may have. */
+#define BIG 60000u
+
+static struct msg *big_xattrs(uint64_t dir)
+{
+	struct msg *m = msg_new(MSG_SETXATTRS);
+
+	m->tomb_tag = tag;
+	m->u.attr.a.id = dir;
+	m->blob = calloc(1, BIG);
+	m->blob_len = BIG;
+	m->blob[0] = 1;
+	m->blob[1] = (uint8_t)((BIG - 6) & 0xff);
+	m->blob[2] = (uint8_t)((BIG - 6) >> 8);
+	m->blob[5] = 'n';
+	return m;
+}
+
 START_TEST(a_failing_catalogue_does_not_take_all_memory)
 {
 	struct msg ret;
@@ -472,19 +490,8 @@ START_TEST(a_failing_catalogue_does_not_take_all_memory)
 	bad.sticky = true;
 	bad.error = SQLITE_FULL;
 	bad.countdown = 0;
-	/* xattrs fill the queue fast */
 	for (int k = 0; k < 4000 && r != -EIO; k++) {
-		struct msg *m = msg_new(MSG_SETXATTRS);
-		const size_t len = 60000;
-
-		m->u.attr.a.id = a;
-		m->blob = calloc(1, len);
-		m->blob_len = len;
-		m->blob[0] = 1;
-		m->blob[1] = (uint8_t)((len - 6) & 0xff);
-		m->blob[2] = (uint8_t)((len - 6) >> 8);
-		m->blob[5] = 'n';
-		r = wait_for(m, &ret);
+		r = wait_for(big_xattrs(a), &ret);
 		ck_assert(!r || r == -EIO);
 	}
 	ck_assert_int_eq(r, -EIO);
@@ -498,6 +505,71 @@ START_TEST(a_failing_catalogue_does_not_take_all_memory)
 	ck_assert_int_eq(r, 0);
 	lm = local_master_stop(lm);
 	bad_uninstall();
+}
+END_TEST
+
+/* What a queue takes, and a batch of the loop more. */
+#define FILL ((32u << 20) / BIG + 128)
+
+/* More records than may be queued behind a commit that takes its time, in calls that s counts. */
+static void fill_behind_a_commit(uint64_t dir, struct slow *s)
+{
+	struct msg *m = msg_new(MSG_SETATTR);
+
+	bad.hang = true;
+	bad.writes = 0;
+	m->u.attr.a.id = dir;
+	m->u.attr.mask = MSG_SET_UID;
+	ck_assert_int_eq(wait_for(m, NULL), 0);
+	while (!bad.writes)
+		usleep(1000);
+	for (unsigned k = 0; k < FILL; k++)
+		channel_call(ch, big_xattrs(dir), slow_done, s);
+	while (s->times < (int)((32u << 20) / BIG))
+		usleep(1000);
+}
+
+/* Too much for the queue comes at once: what waits for room is woken by the commit that makes it. */
+START_TEST(a_full_queue_is_waited_for)
+{
+	struct slow s = {.times = 0};
+	struct msg ret;
+	uint64_t a, began;
+
+	restart_with_deadline(0);
+	a = make_dir(MSG_ROOT_DIR, "a");
+	sem_init(&s.sem, 0, 0);
+	fill_behind_a_commit(a, &s);
+	bad.hang = false;
+	began = clock_ns();
+	ck_assert_int_eq(lookup(MSG_ROOT_DIR, "a", &ret), 0);
+	ck_assert_uint_lt(clock_ns() - began, 15 * NS_PER_SEC); /* not by the deadline of 30 s */
+	ck_assert_int_eq(s.times, (int)FILL);
+	ck_assert_int_eq(s.status, 0);
+	lm = local_master_stop(lm);
+	bad_uninstall();
+	sem_destroy(&s.sem);
+}
+END_TEST
+
+/* A disk that hangs is not waited for by those who only read, and changes end. */
+START_TEST(a_hanging_catalogue_stops_changes_alone)
+{
+	struct slow s = {.times = 0};
+	struct msg ret;
+	uint64_t a;
+
+	restart_with_deadline(200 * NS_PER_MS);
+	a = make_dir(MSG_ROOT_DIR, "a");
+	sem_init(&s.sem, 0, 0);
+	fill_behind_a_commit(a, &s);
+	ck_assert_int_eq(lookup(MSG_ROOT_DIR, "a", &ret), 0);
+	ck_assert_int_eq(s.times, (int)FILL);
+	ck_assert_int_eq(wait_for(big_xattrs(a), NULL), -EIO);
+	bad.hang = false;
+	lm = local_master_stop(lm);
+	bad_uninstall();
+	sem_destroy(&s.sem);
 }
 END_TEST
 
@@ -588,6 +660,8 @@ int main(void)
 	tcase_add_test(tc, a_failing_catalogue_delays_answers_up_to_their_deadline);
 	tcase_add_test(tc, a_stop_does_not_hang_on_a_failing_catalogue);
 	tcase_add_test(tc, a_failing_catalogue_does_not_take_all_memory);
+	tcase_add_test(tc, a_full_queue_is_waited_for);
+	tcase_add_test(tc, a_hanging_catalogue_stops_changes_alone);
 	tcase_add_test(tc, what_was_answered_outlives_a_kill);
 	tcase_set_timeout(tc, 120);
 	suite_add_tcase(s, tc);
