@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/list.h"
+#include "common/log.h"
 #include "master/catalogue.h"
 #include "master/core.h"
 #include "master/wake.h"
@@ -27,7 +28,7 @@ struct call {
 	enum msg_type type;
 	uint64_t deadline_ns;
 	struct list waiting; /* wait_lock; in local_master.waiting while the answer waits for the catalogue */
-	bool timed_out;	     /* wait_lock; done has run */
+	bool told;	     /* wait_lock; done has run */
 };
 
 struct local_master {
@@ -47,15 +48,16 @@ struct local_master {
 	channel_notice_fn notice;    /* notice_lock */
 	void *notice_arg;	     /* notice_lock */
 
-	pthread_mutex_t wait_lock;
-	struct list waiting; /* wait_lock; by deadline */
+	pthread_mutex_t wait_lock; /* held while a late answer is given: none behind it overtakes it */
+	struct list waiting;	   /* wait_lock; by deadline */
 
 	/* loop only */
 	struct core_out out;
-	uint64_t tick_ns; /* when core_tick() is wanted */
+	uint64_t late_commits; /* one more than the commits when the log said last that answers are late */
+	uint64_t tick_ns;      /* when core_tick() is wanted */
 
 	struct {
-		atomic_ullong requests[MSG_TYPES], notices[MSG_TYPES], timeouts;
+		atomic_ullong requests[MSG_TYPES], notices[MSG_TYPES], late;
 		atomic_ullong objects, directories, namespaces, orphans, tickets, gets, used, reserved;
 	} stats;
 };
@@ -135,25 +137,26 @@ static bool is_notice(const struct msg *m)
 	return !m->req_id;
 }
 
-/* Takes the call out of the waiting ones. True if its deadline has already answered it. */
+/* Takes the call out of the waiting ones. True if it has had its answer at its deadline. */
 static bool stop_waiting(struct local_master *lm, struct call *c)
 {
-	bool timed_out;
+	bool told;
 
 	pthread_mutex_lock(&lm->wait_lock);
 	list_del(&c->waiting);
-	timed_out = c->timed_out;
+	told = c->told;
 	pthread_mutex_unlock(&lm->wait_lock);
-	return timed_out;
+	return told;
 }
 
 static void answer(struct local_master *lm, struct msg *m, bool waited)
 {
 	struct call *c = (struct call *)(uintptr_t)m->req_id;
+	bool told = waited && stop_waiting(lm, c);
 
 	/* The callback sees the number its caller has given. */
 	m->req_id = c->req_id;
-	if (!(waited && stop_waiting(lm, c)) && c->done)
+	if (!told && c->done)
 		c->done(c->arg, m);
 	msg_free(m);
 	free(c);
@@ -201,41 +204,50 @@ static void wait_for_commit(struct local_master *lm, const struct core_msg *cm, 
 	pthread_mutex_unlock(&lm->wait_lock);
 }
 
-/* The oldest waiting call whose deadline has passed, marked as answered; else NULL with the time left. */
-static struct call *take_late(struct local_master *lm, uint64_t now, uint64_t *ret_left)
+/* Once for as long as nothing is committed. */
+static void log_late(struct local_master *lm)
 {
-	struct call *c = NULL;
+	uint64_t commits = writer_commits(lm->writer) + 1;
 
-	pthread_mutex_lock(&lm->wait_lock);
-	*ret_left = UINT64_MAX;
-	if (!list_empty(&lm->waiting)) {
-		c = list_first(&lm->waiting, struct call, waiting);
-		if (c->deadline_ns > now) {
-			*ret_left = c->deadline_ns - now;
-			c = NULL;
-		} else {
-			list_del(&c->waiting);
-			c->timed_out = true;
-		}
-	}
-	pthread_mutex_unlock(&lm->wait_lock);
-	return c;
+	if (lm->late_commits != commits)
+		log_error("the catalogue has not been written for %llu ms: changes that wait for it are answered all "
+			  "the same, but a daemon that is killed now forgets them",
+			  (unsigned long long)(lm->answer_deadline_ns / NS_PER_MS));
+	lm->late_commits = commits;
 }
 
-/* Ends what has waited too long. Returns the nanoseconds until the next could. */
+/*
+ * The step has been done and is not undone, so its true answer is given, and not an error: the sender would go on
+ * with a state that is not the core's. Only the catalogue does not have it yet. Call with wait_lock held.
+ */
+static void answer_late(struct local_master *lm, struct call *c)
+{
+	struct msg m = *c->req; /* the message itself still has the number that the writer finds the call by */
+
+	list_del(&c->waiting);
+	c->told = true;
+	m.req_id = c->req_id;
+	count(&lm->stats.late);
+	log_late(lm);
+	if (c->done)
+		c->done(c->arg, &m);
+}
+
+/* Answers what has waited too long. Returns the nanoseconds until the next has. */
 static uint64_t end_late(struct local_master *lm, uint64_t now)
 {
-	struct call *c;
-	uint64_t left;
+	uint64_t left = UINT64_MAX;
 
-	while ((c = take_late(lm, now, &left))) {
-		struct msg m = {.type = c->type, .status = -ETIMEDOUT, .req_id = c->req_id, .node = LOCAL_MASTER_NODE};
+	pthread_mutex_lock(&lm->wait_lock);
+	while (left == UINT64_MAX && !list_empty(&lm->waiting)) {
+		struct call *c = list_first(&lm->waiting, struct call, waiting);
 
-		/* The call itself is freed when its real answer comes out of the writer. */
-		count(&lm->stats.timeouts);
-		if (c->done)
-			c->done(c->arg, &m);
+		if (c->deadline_ns > now)
+			left = c->deadline_ns - now;
+		else
+			answer_late(lm, c); /* it is freed when it comes out of the writer */
 	}
+	pthread_mutex_unlock(&lm->wait_lock);
 	return left;
 }
 
@@ -548,7 +560,7 @@ void local_master_get_stats(struct local_master *lm, struct local_master_stats *
 	}
 	ret->commits = writer_commits(lm->writer);
 	ret->commit_failures = writer_failures(lm->writer);
-	ret->timeouts = get(&lm->stats.timeouts);
+	ret->late = get(&lm->stats.late);
 	ret->objects = get(&lm->stats.objects);
 	ret->directories = get(&lm->stats.directories);
 	ret->namespaces = get(&lm->stats.namespaces);

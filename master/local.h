@@ -5,7 +5,7 @@
  * The event loop takes whatever has been queued, lets the core handle it, gives the catalogue writes to the writer
  * thread, and delivers the answers that need not wait for them; the writer delivers the others once they are
  * committed. So the channel's callbacks run on two threads; notices and answers that wait for the catalogue keep
- * their order among themselves.
+ * their order among themselves. An answer that has waited for as long as one may is given as it is.
  *
  * The channel is that of node 1 (LOCAL_MASTER_NODE). Its calls may be made from any thread, until local_master_stop()
  * is called.
@@ -28,16 +28,16 @@ struct local_master_config {
 	bool auto_namespace;			/* a mkdir below the root makes a namespace */
 	uint64_t default_block_size;		/* 0: 64 MiB */
 	uint64_t put_deadline_ns;		/* 0: 60 s */
-	uint64_t answer_deadline_ns;		/* a request without an answer ends with -ETIMEDOUT; 0: 30 s */
+	uint64_t answer_deadline_ns;		/* an answer waits no longer for the catalogue; 0: 30 s */
 	uint32_t root_mode, root_uid, root_gid; /* of a root directory that is made now; mode 0: 0755 */
 };
 
 struct local_master_stats {
 	uint64_t requests[MSG_TYPES]; /* by type, since the start */
 	uint64_t notices[MSG_TYPES];
-	uint64_t commits;						   /* transactions of the catalogue */
-	uint64_t commit_failures;					   /* each is tried again */
-	uint64_t timeouts;						   /* requests ended by their deadline */
+	uint64_t commits;	  /* transactions of the catalogue */
+	uint64_t commit_failures; /* each is tried again */
+	uint64_t late;		  /* answers that the catalogue did not have in time */
 	uint64_t objects, directories, namespaces, orphans, tickets, gets; /* now */
 	uint64_t used, reserved;					   /* now, of the node's ledger */
 };

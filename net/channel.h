@@ -5,7 +5,7 @@
  *
  * Threads: call() may be used from any thread and never blocks on the master. `done` runs exactly once, on a thread
  * of the channel (never inside call()), with an answer that belongs to the channel and is gone when done returns;
- * it must not block. A request whose answer does not come within its deadline ends with status -ETIMEDOUT.
+ * it must not block. Every request is answered within a deadline, truly: an error means that nothing has happened.
  */
 #ifndef NET_CHANNEL_H
 #define NET_CHANNEL_H
