@@ -304,29 +304,13 @@ static bool may_write(struct local_master *lm)
 	return !r;
 }
 
-static bool only_reads(enum msg_type type)
-{
-	switch (type) {
-	case MSG_LOOKUP:
-	case MSG_GETATTR:
-	case MSG_READDIR:
-	case MSG_GETXATTRS:
-	case MSG_STATFS:
-	case MSG_NS_LIST:
-	case MSG_HEARTBEAT:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static void handle(struct local_master *lm, struct call *c, bool writable, uint64_t now)
 {
 	size_t first = lm->out.n_msgs;
 	struct msg *m = c->req;
 	int r = 0;
 
-	if (!writable && !only_reads(m->type))
+	if (!writable && !msg_only_reads(m->type))
 		r = -EIO;
 	if (!r)
 		r = core_handle(lm->core, m, now, clock_real_ns(), &lm->out);

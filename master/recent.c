@@ -64,22 +64,6 @@ struct recent *recent_free(struct recent *r)
 	return NULL;
 }
 
-static bool changes_something(enum msg_type type)
-{
-	switch (type) {
-	case MSG_LOOKUP:
-	case MSG_GETATTR:
-	case MSG_READDIR:
-	case MSG_GETXATTRS:
-	case MSG_STATFS:
-	case MSG_NS_LIST:
-	case MSG_HEARTBEAT:
-		return false;
-	default:
-		return true;
-	}
-}
-
 /* An array of n elements, or NULL for none; false without memory. */
 static bool copy_part(void **ret, const void *src, size_t n, size_t size)
 {
@@ -130,7 +114,7 @@ void recent_remember(struct core *c, const struct msg *answer)
 	struct kept *k;
 	struct msg *copy;
 
-	if (!c->cfg.recent_answers || !mem || !changes_something(answer->type) || answer->status == -ESTALE)
+	if (!c->cfg.recent_answers || !mem || msg_only_reads(answer->type) || answer->status == -ESTALE)
 		return;
 	if (!mem->recent)
 		mem->recent = recent_new(c->cfg.recent_answers);
@@ -158,7 +142,7 @@ int recent_answer(struct core *c, struct msg *in)
 	struct msg had = *in;
 	uint32_t h;
 
-	if (!mem || !mem->recent || !changes_something(in->type))
+	if (!mem || !mem->recent || msg_only_reads(in->type))
 		return 0;
 	h = find(mem->recent, in->req_id);
 	if (!h || mem->recent->ring[h].answer->type != in->type)

@@ -96,3 +96,19 @@ const char *msg_type_name(enum msg_type type)
 
 	return (unsigned)type < MSG_TYPES && names[type] ? names[type] : "unknown";
 }
+
+bool msg_only_reads(enum msg_type type)
+{
+	switch (type) {
+	case MSG_LOOKUP:
+	case MSG_GETATTR:
+	case MSG_READDIR:
+	case MSG_GETXATTRS:
+	case MSG_STATFS:
+	case MSG_NS_LIST:
+	case MSG_HEARTBEAT:
+		return true;
+	default:
+		return false;
+	}
+}

@@ -356,5 +356,7 @@ int msg_alloc_items(struct msg *m, size_t n);
 /* Copies a name with its bound checked: -ENAMETOOLONG above MSG_NAME_MAX, -EINVAL for "" or one with '/'. */
 int msg_set_name(char dst[MSG_NAME_MAX + 1], const char *name);
 const char *msg_type_name(enum msg_type type);
+/* Requests that ask for no change: they may be asked twice, and go on while the catalogue cannot be written. */
+bool msg_only_reads(enum msg_type type);
 
 #endif
