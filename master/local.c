@@ -304,13 +304,22 @@ static bool may_write(struct local_master *lm)
 	return !r;
 }
 
+/*
+ * Whether the core may have it while too much waits for the catalogue. What gives something back has a record at most,
+ * a lost SSD replica's, and would be charged until the next start if it were refused.
+ */
+static bool goes_on(enum msg_type type)
+{
+	return msg_only_reads(type) || msg_gives_back(type);
+}
+
 static void handle(struct local_master *lm, struct call *c, bool writable, uint64_t now)
 {
 	size_t first = lm->out.n_msgs;
 	struct msg *m = c->req;
 	int r = 0;
 
-	if (!writable && !msg_only_reads(m->type))
+	if (!writable && !goes_on(m->type))
 		r = -EIO;
 	if (!r)
 		r = core_handle(lm->core, m, now, clock_real_ns(), &lm->out);

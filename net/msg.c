@@ -112,3 +112,17 @@ bool msg_only_reads(enum msg_type type)
 		return false;
 	}
 }
+
+bool msg_gives_back(enum msg_type type)
+{
+	switch (type) {
+	case MSG_PUT_REVOKE:
+	case MSG_PUT_RENEW:
+	case MSG_GET_REVOKE:
+	case MSG_DELETE_ACK:
+	case MSG_ALLOC_FREED:
+		return true;
+	default:
+		return false;
+	}
+}

@@ -358,5 +358,7 @@ int msg_set_name(char dst[MSG_NAME_MAX + 1], const char *name);
 const char *msg_type_name(enum msg_type type);
 /* Requests that ask for no change: they may be asked twice, and go on while the catalogue cannot be written. */
 bool msg_only_reads(enum msg_type type);
+/* Requests that say what the sender has let go, or that it lives. If one is refused nobody says it again. */
+bool msg_gives_back(enum msg_type type);
 
 #endif

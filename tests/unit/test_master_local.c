@@ -593,6 +593,60 @@ START_TEST(a_failing_catalogue_does_not_take_all_memory)
 }
 END_TEST
 
+static struct msg *one_item(enum msg_type type, uint64_t put_id)
+{
+	struct msg *m = msg_new(type);
+
+	msg_alloc_items(m, 1);
+	m->items[0].put_id = put_id;
+	return m;
+}
+
+/* Nobody says it twice: a release that is refused would be charged for ever. */
+START_TEST(a_failing_catalogue_does_not_refuse_what_comes_back)
+{
+	struct local_master_stats st;
+	struct grant g;
+	struct msg *m, ret;
+	uint64_t a, id;
+	int r = 0;
+
+	restart_with_deadline(0);
+	a = make_dir(MSG_ROOT_DIR, "a");
+	id = put(a, "x");
+	ck_assert_int_eq(wait_for(named(MSG_DELETE, a, "x"), &ret), 0);
+	put_start(a, &g);
+	bad.sticky = true;
+	bad.error = SQLITE_FULL;
+	bad.countdown = 0;
+	for (int k = 0; k < 4000 && r != -EIO; k++)
+		r = wait_for(big_xattrs(a), NULL);
+	ck_assert_int_eq(r, -EIO);
+	m = msg_new(MSG_PUT_RENEW);
+	m->u.put.ticket = g.ticket;
+	ck_assert_int_eq(wait_for(m, NULL), 0);
+	m = msg_new(MSG_PUT_REVOKE);
+	m->u.put.ticket = g.ticket;
+	ck_assert_int_eq(wait_for(m, NULL), 0);
+	ck_assert_int_eq(wait_for(one_item(MSG_DELETE_ACK, id), NULL), 0);
+	ck_assert_int_eq(wait_for(one_item(MSG_ALLOC_FREED, 0), NULL), 0);
+	ck_assert_int_eq(wait_for(msg_new(MSG_GET_REVOKE), NULL), -ESTALE); /* there is none */
+	ck_assert_int_eq(wait_for(big_xattrs(a), NULL), -EIO);
+	for (int k = 0; k < 5000; k++) {
+		local_master_get_stats(lm, &st);
+		if (!st.used && !st.reserved && !st.orphans)
+			break;
+		usleep(1000);
+	}
+	ck_assert_uint_eq(st.used, 0);
+	ck_assert_uint_eq(st.reserved, 0);
+	ck_assert_uint_eq(st.orphans, 0);
+	bad.countdown = -1;
+	lm = local_master_stop(lm);
+	bad_uninstall();
+}
+END_TEST
+
 /* What a queue takes, and a batch of the loop more. */
 #define FILL ((32u << 20) / BIG + 128)
 
@@ -747,6 +801,7 @@ int main(void)
 	tcase_add_test(tc, late_answers_keep_their_order);
 	tcase_add_test(tc, a_stop_does_not_hang_on_a_failing_catalogue);
 	tcase_add_test(tc, a_failing_catalogue_does_not_take_all_memory);
+	tcase_add_test(tc, a_failing_catalogue_does_not_refuse_what_comes_back);
 	tcase_add_test(tc, a_full_queue_is_waited_for);
 	tcase_add_test(tc, a_hanging_catalogue_stops_changes_alone);
 	tcase_add_test(tc, what_was_answered_outlives_a_kill);
