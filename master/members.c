@@ -260,7 +260,7 @@ int op_statfs(struct core *c, struct msg *m)
 
 		if (!mem)
 			continue;
-		total += mem->capacity + mem->ssd_capacity;
+		total += ledger_total(mem) + mem->ssd_capacity;
 		reserved += mem->reserved;
 	}
 	m->u.statfs.total_bytes = total;

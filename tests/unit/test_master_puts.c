@@ -909,6 +909,16 @@ START_TEST(statfs_counts_each_object_once)
 	ck_assert_uint_eq(rg.answer->u.statfs.total_bytes, 5 * CAPACITY);
 	ck_assert_uint_eq(rg.answer->u.statfs.used_bytes, 8192);
 	ck_assert_uint_eq(rg.answer->u.statfs.objects, 1);
+	/* what evicted files still occupy is not there for anybody, as in the ledger */
+	m = msg_new(MSG_HEARTBEAT);
+	m->u.heartbeat.capacity = CAPACITY;
+	m->u.heartbeat.ssd_capacity = 4 * CAPACITY;
+	m->u.heartbeat.zombie = 3 * 4096;
+	ck_assert_int_eq(rig_send(&rg, 1, m), 0);
+	m = msg_new(MSG_STATFS);
+	m->u.statfs.dir = dir;
+	ck_assert_int_eq(rig_send(&rg, 1, m), 0);
+	ck_assert_uint_eq(rg.answer->u.statfs.total_bytes, 5 * CAPACITY - 3 * 4096);
 	m = msg_new(MSG_STATFS);
 	m->u.statfs.dir = 31337;
 	ck_assert_int_eq(rig_send(&rg, 1, m), -ENOENT);
