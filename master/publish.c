@@ -34,7 +34,7 @@ struct publish {
 	char *name_copy;
 	struct route *route;
 	struct msg *persist;
-	uint32_t fresh;
+	uint32_t fresh; /* made last: nothing can fail behind it */
 };
 
 static int check_name(struct core *c, const struct msg *m, struct publish *p)
@@ -111,13 +111,11 @@ static struct msg *persist_msg(const struct msg *m)
 	return n ? notice : msg_free(notice);
 }
 
-static void unprepare(struct core *c, struct publish *p)
+static void unprepare(struct publish *p)
 {
 	free(p->name_copy);
 	free(p->route);
 	msg_free(p->persist);
-	if (p->fresh)
-		inode_free(c, p->fresh);
 }
 
 static int prepare(struct core *c, const struct msg *m, struct publish *p)
@@ -131,7 +129,8 @@ static int prepare(struct core *c, const struct msg *m, struct publish *p)
 	/* the object, the one it replaces, its xattrs, and the replicas that do not fit its row */
 	if (!r)
 		r = step_room(c, 3 + p->blocks, p->name.len + m->blob_len);
-	if (!r && !p->old && inodes_full(c))
+	/* An overwrite as well: what it replaces takes its place until all nodes have let go. */
+	if (!r && inodes_full(c))
 		r = -ENOSPC;
 	if (!r && !p->old)
 		r = name_room(c, p->name.dir, p->name.name, p->name.len, &p->name_copy);
@@ -280,7 +279,7 @@ int op_put_done(struct core *c, struct msg *m)
 	if (!r)
 		r = prepare(c, m, &p);
 	if (r < 0) {
-		unprepare(c, &p);
+		unprepare(&p);
 		return r;
 	}
 	apply(c, m, &p);

@@ -386,6 +386,7 @@ START_TEST(limits_are_kept)
 	ck_assert_int_eq(rig_send(&rg, 1, rig_named(MSG_MKDIR, a, "d")), -ENOSPC);
 	ck_assert_int_eq(rig_put_start(&rg, 1, a, "g", 1, 0, &t), 0);
 	ck_assert_int_eq(rig_send(&rg, 1, rig_done_msg(&t, a, "g", 1)), -ENOSPC);
+	ck_assert_int_eq(rig_send(&rg, 1, rig_done_msg(&t, a, "f", 1)), -ENOSPC); /* the old version is one more */
 	ck_assert_int_eq(xattr_set(NULL, 0, "user.a", "0123456789", 10, 0, &blob, &len), 0);
 	ck_assert_int_eq(set_xattrs(a, blob, len), 0);
 	ck_assert_int_eq(set_xattrs(b, blob, len), -ENOSPC);
