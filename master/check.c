@@ -125,7 +125,7 @@ static void check_dir(struct check *k, uint32_t h, const struct inode *i)
 	}
 	EXPECT(k, live == d->live && subdirs == d->subdirs, "%llu: has %u names and %u directories, says %u and %u",
 	       (unsigned long long)i->id, live, subdirs, d->live, d->subdirs);
-	EXPECT(k, d->n - live <= live || d->n <= 32, "%llu: too many dead slots", (unsigned long long)i->id);
+	EXPECT(k, d->n - live <= live || d->n - live <= 32, "%llu: too many dead slots", (unsigned long long)i->id);
 	EXPECT(k, !d->space || d->space->number == i->ns, "%llu: namespace of its root", (unsigned long long)i->id);
 	EXPECT(k, d->space || h == k->c->root || !i->parent || i->ns == inode_get(k->c, i->parent)->ns,
 	       "%llu: namespace is not its parent's", (unsigned long long)i->id);
@@ -232,7 +232,8 @@ static void check_grants(struct check *k)
 		if (l->node)
 			k->used[l->node] += l->bytes;
 	}
-	EXPECT(k, c->looses.used == c->loose_by_alloc.count, "loose allocations leaked");
+	EXPECT(k, c->looses.used == c->loose_by_alloc.count && c->looses.used == c->loose_by_put.count,
+	       "loose allocations leaked");
 }
 
 static void check_ledgers(struct check *k)

@@ -71,7 +71,8 @@ int core_handle(struct core *c, struct msg *in, uint64_t now_ns, int64_t real_ns
 /*
  * Does what time alone brings: expiry, deadlines of puts and gets, dead nodes, repeats, the times of directories to
  * the catalogue. Returns the nanoseconds until it wants to be called again (at most one second when anything at all
- * is waiting, UINT64_MAX when nothing is); calling it earlier or later is harmless.
+ * is waiting, 0 when it has left some for the next time, UINT64_MAX when nothing is); calling it earlier or later is
+ * harmless.
  */
 uint64_t core_tick(struct core *c, uint64_t now_ns, int64_t real_ns, struct core_out *out);
 

@@ -36,7 +36,9 @@ void loose_unroom(struct core *c, uint32_t h); /* it was not needed */
 void loose_add(struct core *c, uint32_t h, uint32_t node, uint64_t alloc, uint64_t bytes, uint64_t put_id);
 /* Its file is unlinked. Unknown ones, and those of other nodes, are ignored. */
 void loose_freed(struct core *c, uint32_t node, uint64_t alloc);
-/* All of a version's on that node are unlinked; put_id 0: of every version. */
-void loose_freed_all(struct core *c, uint32_t node, uint64_t put_id);
+/* All of a version's on that node are unlinked. */
+void loose_freed_version(struct core *c, uint32_t node, uint64_t put_id);
+/* All of the node's. */
+void looses_gone(struct core *c, uint32_t node);
 
 #endif

@@ -131,7 +131,7 @@ int member_gone(struct core *c, struct member *mem)
 	/* Whatever of this has been done when memory runs out is done; the rest is found by the next call. */
 	tickets_gone(c, mem->node);
 	gets_gone(c, mem->node);
-	loose_freed_all(c, mem->node, 0);
+	looses_gone(c, mem->node);
 	if (is_alone(c, mem)) {
 		versions_clear(c);
 		mem->used = 0;

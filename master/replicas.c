@@ -147,8 +147,8 @@ int op_delete_ack(struct core *c, struct msg *m)
 		m->items[k].status = 0;
 		if (h)
 			version_acked(c, h, m->node);
-		else if (c->looses.used && m->items[k].put_id)
-			loose_freed_all(c, m->node, m->items[k].put_id);
+		else
+			loose_freed_version(c, m->node, m->items[k].put_id);
 	}
 	return 0;
 }

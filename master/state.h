@@ -126,7 +126,7 @@ struct grant {
 /* A put that runs. */
 struct ticket {
 	uint64_t id;
-	struct list fifo; /* core.tickets, oldest sign of life first */
+	struct list fifo; /* core.tickets_fifo, oldest sign of life first */
 	uint64_t sign_ns;
 	struct grant *grants; /* ascending by block */
 	char *res_name;	      /* O_EXCL: the name it has reserved, or NULL */
@@ -141,7 +141,7 @@ struct ticket {
 
 struct get {
 	uint64_t id, put_id, alloc, bytes;
-	struct list fifo; /* core.gets, oldest first */
+	struct list fifo; /* core.gets_fifo, oldest first */
 	uint64_t start_ns;
 	uint32_t block, id_next, block_next;
 	uint16_t node, source_node;
@@ -151,7 +151,7 @@ struct get {
 /* An allocation without a replica, until its file is unlinked. */
 struct loose {
 	uint64_t alloc, put_id, bytes;
-	uint32_t next;
+	uint32_t alloc_next, put_next;
 	uint16_t node;
 };
 
@@ -210,7 +210,7 @@ struct core {
 
 	struct pool inodes, tickets, gets, looses, xattrs;
 	struct table by_id, by_name, tickets_by_id, tickets_by_name, gets_by_id, gets_by_block, loose_by_alloc,
-	    xattrs_by_id;
+	    loose_by_put, xattrs_by_id;
 	uint32_t root; /* inode */
 	struct list tickets_fifo, gets_fifo, dirty;
 	uint64_t dirty_ns;		   /* when the dirty list was written last */

@@ -130,7 +130,7 @@ void version_acked(struct core *c, uint32_t h, uint32_t node)
 	struct inode *i = inode_get(c, h);
 
 	if (i->flags & INODE_LOOSE)
-		loose_freed_all(c, node, i->id);
+		loose_freed_version(c, node, i->id);
 	route_take_node(c, i, node, member_live(c, node), false);
 	version_reap(c, h);
 }
@@ -152,8 +152,10 @@ uint64_t versions_expire(struct core *c)
 	const struct version_end end = {.reason = MSG_REVOKE_EXPIRED, .miss = MSG_MISS_EXPIRED, .say = true};
 	uint32_t h;
 
-	/* However many: their drops go out in one message a node. */
-	while ((h = heap_top(c)) && version_expired(c, inode_get(c, h))) {
+	/* Those behind are not waited for: whoever looks for one finds it expired (version_find). */
+	for (uint32_t n = 0; (h = heap_top(c)) && version_expired(c, inode_get(c, h)); n++) {
+		if (n == EXPIRE_BATCH)
+			return 0;
 		if (step_room(c, 1, 0) < 0)
 			return NS_TICK_MAX;
 		version_end(c, h, &end);

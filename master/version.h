@@ -33,7 +33,9 @@ static inline bool version_expired(const struct core *c, const struct inode *i)
 /* What a name stands for now: like name_find(), but an object that has expired goes. 0: nothing. */
 uint32_t version_find(struct core *c, uint32_t dir, const char *name, size_t len, uint32_t hash);
 
-/* Objects that have expired. Returns the nanoseconds until the next one does. */
+#define EXPIRE_BATCH 1024u /* about a millisecond of a thread that others wait for */
+
+/* Objects that have expired, a batch of them. Returns the nanoseconds until the next one does; 0: there are more. */
 uint64_t versions_expire(struct core *c);
 /* Orphans whose drop was not acknowledged are told again. Returns the nanoseconds until the next is due. */
 uint64_t versions_repeat(struct core *c);

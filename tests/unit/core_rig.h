@@ -16,7 +16,7 @@
 #include "master/core.h"
 
 #define RIG_NODES 4
-#define RIG_NOTICES 256
+#define RIG_NOTICES 2048
 
 struct rig {
 	struct core *core;

@@ -2,6 +2,7 @@
 /* The core: puts, gets, replicas, the ledger, nodes, leases. */
 #include <stdio.h>
 
+#include "master/version.h"
 #include "tests/unit/core_rig.h"
 #include "tests/unit/run.h"
 
@@ -645,6 +646,38 @@ START_TEST(a_thousand_expire_in_order)
 }
 END_TEST
 
+/* One step does not take longer the more expire at once. */
+START_TEST(many_expire_a_batch_at_a_time)
+{
+	enum { OBJECTS = 2 * EXPIRE_BATCH + 100 };
+	struct rig_ticket t;
+	struct msg *m;
+	char name[16];
+	uint64_t left = 0;
+
+	for (int k = 0; k < OBJECTS; k++) {
+		snprintf(name, sizeof(name), "%d", k);
+		ck_assert_int_eq(rig_put_start(&rg, 1, dir, name, 0, 0, &t), 0);
+		m = rig_done_msg(&t, dir, name, 0);
+		m->u.put.attr.expires_ns = 1700000100 * (int64_t)NS_PER_SEC;
+		ck_assert_int_eq(rig_send(&rg, 1, m), 0);
+		rig_forget(&rg);
+	}
+	rg.real = 1700000100 * (int64_t)NS_PER_SEC;
+	for (unsigned k = 1; k <= 2; k++) {
+		ck_assert_uint_eq(rig_tick(&rg, 0), 0); /* more of it, at once */
+		ck_assert_uint_eq(rig_counts(&rg).objects, OBJECTS - k * EXPIRE_BATCH);
+		rig_forget(&rg);
+	}
+	/* those that are left for later are gone for whoever asks */
+	snprintf(name, sizeof(name), "%d", OBJECTS - 1);
+	ck_assert_int_eq(rig_lookup(&rg, 1, dir, name), -ENOENT);
+	left = rig_tick(&rg, 0);
+	ck_assert_uint_gt(left, 0);
+	ck_assert_uint_eq(rig_counts(&rg).objects, 0);
+}
+END_TEST
+
 START_TEST(leases_of_others_are_revoked)
 {
 	uint64_t id = rig_put(&rg, 1, dir, "x", 10), seq;
@@ -838,6 +871,35 @@ START_TEST(an_acknowledgement_ends_what_is_loose)
 }
 END_TEST
 
+/* Each version's and each node's loose allocations are its own, however many there are. */
+START_TEST(an_acknowledgement_ends_no_other_version)
+{
+	enum { VERSIONS = 300 };
+	uint64_t ids[2][VERSIONS];
+
+	ck_assert_int_eq(rig_join(&rg, 2, CAPACITY, true), 0);
+	for (uint32_t k = 0; k < VERSIONS; k++) {
+		for (uint32_t n = 0; n < 2; n++) {
+			ids[n][k] = rig_put(&rg, n + 1, dir, n ? "y" : "x", 10);
+			ck_assert_int_eq(rig_item(&rg, n + 1, MSG_MEM_EVICT, ids[n][k], 0, 0), 0);
+		}
+		rig_forget(&rg);
+	}
+	ck_assert_uint_eq(rig_counts(&rg).loose, 2 * VERSIONS);
+	for (uint32_t k = 0; k < VERSIONS; k++) {
+		/* not that node's to say */
+		ck_assert_int_eq(rig_item(&rg, 2, MSG_DELETE_ACK, ids[0][k], 0, 0), 0);
+		ck_assert_uint_eq(rig_counts(&rg).loose, 2 * VERSIONS - k);
+		ck_assert_int_eq(rig_item(&rg, 1, MSG_DELETE_ACK, ids[0][k], 0, 0), 0);
+		ck_assert_uint_eq(rig_counts(&rg).loose, 2 * VERSIONS - k - 1);
+	}
+	ck_assert_uint_eq(rig_ledger(&rg, 1).used, 0);
+	ck_assert_uint_eq(rig_ledger(&rg, 2).used, VERSIONS * 4096);
+	ck_assert_int_eq(rig_simple(&rg, 2, MSG_LEAVE), 0);
+	nothing_left();
+}
+END_TEST
+
 START_TEST(drops_are_repeated)
 {
 	uint64_t id = rig_put(&rg, 1, dir, "x", 10);
@@ -988,6 +1050,7 @@ int main(void)
 	tcase_add_test(tc, gets_end_by_their_deadline);
 	tcase_add_test(tc, expiry_is_a_delete);
 	tcase_add_test(tc, a_thousand_expire_in_order);
+	tcase_add_test(tc, many_expire_a_batch_at_a_time);
 	tcase_add_test(tc, leases_of_others_are_revoked);
 	tcase_add_test(tc, a_second_node_gets_and_loses);
 	tcase_add_test(tc, a_node_dies_with_what_only_it_had);
@@ -995,6 +1058,7 @@ int main(void)
 	tcase_add_test(tc, a_join_keeps_no_dead_incarnation_alive);
 	tcase_add_test(tc, the_end_of_a_lease_does_not_overtake_it);
 	tcase_add_test(tc, an_acknowledgement_ends_what_is_loose);
+	tcase_add_test(tc, an_acknowledgement_ends_no_other_version);
 	tcase_add_test(tc, drops_are_repeated);
 	tcase_add_test(tc, what_comes_twice_is_done_once);
 	tcase_add_test(tc, statfs_counts_each_object_once);
