@@ -9,7 +9,7 @@
 #include "master/state.h"
 
 struct space *space_find(const struct core *c, uint32_t number); /* NULL: none */
-/* A new one with the next number, with the directory as its root. NULL: no memory, or too many. */
+/* A new one of that number, which no other has, with the directory as its root. NULL: no memory, or too many. */
 struct space *space_new(struct core *c, uint32_t number, uint32_t root);
 void space_free(struct core *c, struct space *s);
 void spaces_fini(struct core *c);
@@ -20,7 +20,7 @@ void space_name(const struct core *c, uint32_t dir, char name[MSG_NS_NAME_MAX + 
 /* Makes the directory, which is empty and outside any namespace, the root of a new one. After step_room() for it. */
 int space_make(struct core *c, uint32_t dir, const struct msg_namespace *want);
 
-/* -EINVAL for attributes no namespace may have; fields that the mask does not name are not looked at. */
+/* -EINVAL for a kind or attributes that no namespace may have; of these only what the mask names is looked at. */
 int space_check(const struct msg_namespace *ns);
 
 #endif

@@ -52,7 +52,7 @@ enum msg_type {
 
 	/*
 	 * Names: node to master. Answers with an entry fill u.entry. What changes names is answered after the catalogue
-	 * has it; what changes attributes is not.
+	 * has it; what changes attributes, of directories too, is not.
 	 *
 	 * A directory above all namespaces has ns 0. MKDIR in one makes a namespace if the master is configured so,
 	 * else it is -EPERM; namespaces and the directories above them cannot be renamed (-EPERM); RMDIR of a
@@ -157,7 +157,7 @@ enum msg_kind {
 struct msg_attr {
 	uint64_t id;	     /* put_id or directory id: st_ino */
 	uint64_t size;	     /* bytes; 0 for directories */
-	uint64_t storage_id; /* what owners key the version's bytes by: the ticket it was put under */
+	uint64_t storage_id; /* the ticket it was put under; blocks that were spilled before are keyed by it */
 	int64_t mtime_ns;    /* since the epoch */
 	int64_t ctime_ns;
 	int64_t atime_ns;
