@@ -118,7 +118,7 @@ static int load_space(struct core *c, const struct write_rec *rec)
 	s->kind = w->kind;
 	s->persist = w->persist;
 	s->ttl_seconds = w->ttl_seconds;
-	s->block_shift = (uint8_t)__builtin_ctzll(w->block_size);
+	s->block_shift = shift_of(w->block_size);
 	return 0;
 }
 

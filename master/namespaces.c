@@ -223,7 +223,7 @@ int op_ns_set(struct core *c, struct msg *m)
 	if (r < 0)
 		return r;
 	if (want->mask & MSG_NS_BLOCK_SIZE)
-		s->block_shift = (uint8_t)__builtin_ctzll(want->block_size);
+		s->block_shift = shift_of(want->block_size);
 	if (want->mask & MSG_NS_TTL)
 		s->ttl_seconds = want->ttl_seconds;
 	if (want->mask & MSG_NS_PERSIST)

@@ -117,11 +117,6 @@ void space_record(const struct core *c, const struct space *s, struct write_rec 
 	};
 }
 
-static uint8_t shift_of(uint64_t power_of_two)
-{
-	return (uint8_t)__builtin_ctzll(power_of_two);
-}
-
 int space_check(const struct msg_namespace *ns)
 {
 	uint64_t b = ns->block_size;

@@ -240,6 +240,12 @@ static inline struct inode *inode_get(const struct core *c, uint32_t h)
 	return pool_get(&c->inodes, h);
 }
 
+/* Of a block size, which is a power of two. */
+static inline uint8_t shift_of(uint64_t block_size)
+{
+	return (uint8_t)__builtin_ctzll(block_size);
+}
+
 static inline uint64_t pages_of(uint64_t bytes)
 {
 	return (bytes + PAGE - 1) & ~(PAGE - 1);
