@@ -29,7 +29,4 @@ static inline void channel_call(struct channel *ch, struct msg *req, channel_don
 	ch->call(ch, req, done, arg);
 }
 
-/* The same, waiting for the answer; for start-up, shutdown and tools, never from a callback. Returns the status. */
-int channel_call_wait(struct channel *ch, struct msg *req, struct msg *ret_fixed_part);
-
 #endif

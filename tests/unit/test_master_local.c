@@ -65,10 +65,38 @@ static void tear_down(void)
 
 /* ---- requests that wait ------------------------------------------------------------------------------------ */
 
+struct waiter {
+	sem_t sem;
+	int status;
+	struct msg *ret; /* the part of fixed size, or NULL */
+};
+
+static void waiter_done(void *arg, const struct msg *m)
+{
+	struct waiter *w = arg;
+
+	w->status = m->status;
+	if (w->ret) {
+		*w->ret = *m;
+		w->ret->items = NULL;
+		w->ret->ents = NULL;
+		w->ret->namespaces = NULL;
+		w->ret->blob = NULL;
+	}
+	sem_post(&w->sem);
+}
+
 static int wait_for(struct msg *m, struct msg *ret)
 {
+	struct waiter w = {.ret = ret};
+
+	sem_init(&w.sem, 0, 0);
 	m->tomb_tag = tag;
-	return channel_call_wait(ch, m, ret);
+	channel_call(ch, m, waiter_done, &w);
+	while (sem_wait(&w.sem))
+		;
+	sem_destroy(&w.sem);
+	return w.status;
 }
 
 static void join(void)
