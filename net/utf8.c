@@ -37,3 +37,14 @@ size_t utf8_sequence(const char *s, size_t n)
 	}
 	return 0;
 }
+
+uint32_t utf8_code_point(const char *s, size_t len)
+{
+	static const unsigned char lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+	const unsigned char *p = (const unsigned char *)s;
+	uint32_t cp = p[0] & lead[len];
+
+	for (size_t i = 1; i < len; i++)
+		cp = cp << 6 | (p[i] & 0x3f);
+	return cp;
+}

@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "net/utf8.h"
 
 #define NAME_LEN_MAX 128
 #define SECOND UINT64_C(1000)
@@ -95,28 +96,12 @@ const char *config_type_words(enum config_type type)
 }
 
 /* The next code point of valid UTF-8; -1 for anything else. *p moves behind it. */
-static int32_t utf8_next(const char **p)
+static int32_t next_code_point(const char **p)
 {
-	const unsigned char *s = (const unsigned char *)*p;
-	int n = s[0] < 0x80		? 0
-		: (s[0] & 0xe0) == 0xc0 ? 1
-		: (s[0] & 0xf0) == 0xe0 ? 2
-		: (s[0] & 0xf8) == 0xf0 ? 3
-					: -1;
-	static const int32_t least[] = {0, 0x80, 0x800, 0x10000};
-	int32_t cp;
+	size_t n = utf8_sequence(*p, strnlen(*p, 4));
+	int32_t cp = n ? (int32_t)utf8_code_point(*p, n) : -1;
 
-	if (n < 0)
-		return -1;
-	cp = n == 0 ? s[0] : s[0] & (0x3f >> n);
-	for (int i = 1; i <= n; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return -1;
-		cp = cp << 6 | (s[i] & 0x3f);
-	}
-	if (cp < least[n] || cp > 0x10ffff || (cp >= 0xd800 && cp <= 0xdfff))
-		return -1;
-	*p += n + 1;
+	*p += n;
 	return cp;
 }
 
@@ -124,7 +109,7 @@ static int32_t utf8_next(const char **p)
 static bool is_text(const char *s)
 {
 	while (*s) {
-		int32_t cp = utf8_next(&s);
+		int32_t cp = next_code_point(&s);
 
 		if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0))
 			return false;
@@ -362,7 +347,7 @@ void config_print_string(const char *s, FILE *f)
 {
 	fputc('"', f);
 	while (*s) {
-		int32_t cp = utf8_next(&s);
+		int32_t cp = next_code_point(&s);
 
 		if (cp < 0)
 			break; /* is_text() let none of these in */

@@ -230,6 +230,11 @@ START_TEST(knows_utf8)
 					2),
 			  0);
 	ck_assert_uint_eq(utf8_sequence("\x80", 1), 0);
+	ck_assert_uint_eq(utf8_code_point("\x7f", 1), 0x7f);
+	ck_assert_uint_eq(utf8_code_point("\xdf\xbf", 2), 0x7ff);
+	ck_assert_uint_eq(utf8_code_point("\xef\xbf\xbf", 3), 0xffff);
+	ck_assert_uint_eq(utf8_code_point("\xf4\x8f\xbf\xbf", 4), 0x10ffff);
+	ck_assert_uint_eq(utf8_code_point("\xe2\x82\xac", 3), 0x20ac);
 }
 END_TEST
 
