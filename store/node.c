@@ -181,6 +181,14 @@ static int join(struct node *n, const struct node_config *cfg, struct errmsg *e)
 	return r;
 }
 
+/* Bytes that wait are memory that cannot be evicted, whatever device they wait for: the devices share the limit. */
+static uint64_t backlog_limit(const struct node *n, const struct node_config *cfg)
+{
+	uint64_t all = cfg->persist_backlog ? cfg->persist_backlog : n->capacity / 4;
+
+	return all / cfg->n_ssd ? all / cfg->n_ssd : 1;
+}
+
 static int open_ssd(struct node *n, const struct node_config *cfg, struct errmsg *e)
 {
 	struct ssd_root roots[SSD_MAX_ROOTS];
@@ -193,7 +201,6 @@ static int open_ssd(struct node *n, const struct node_config *cfg, struct errmsg
 	    .io_depth = cfg->ssd_io_depth,
 	    .direct = cfg->ssd_direct,
 	    .retry_seconds = cfg->ssd_retry_seconds,
-	    .backlog_limit = cfg->persist_backlog,
 	    .evicted = persist_evicted,
 	    .arg = n,
 	};
@@ -202,6 +209,7 @@ static int open_ssd(struct node *n, const struct node_config *cfg, struct errmsg
 		return 0;
 	if (cfg->n_ssd > SSD_MAX_ROOTS)
 		return errmsg_set(e, -EINVAL, "%zu SSD paths are more than %u", cfg->n_ssd, SSD_MAX_ROOTS);
+	sc.backlog_limit = backlog_limit(n, cfg);
 	for (size_t i = 0; i < cfg->n_ssd; i++)
 		roots[i] = (struct ssd_root){.path = cfg->ssd_paths[i], .limit = cfg->ssd_limits[i]};
 	return ssd_store_open(&sc, &n->ssd, e);

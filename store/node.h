@@ -44,8 +44,9 @@ struct node_config {
 	size_t n_ssd;
 	bool ssd_direct;
 	unsigned ssd_io_depth, ssd_shards, ssd_retry_seconds; /* 0: the default */
-	uint64_t persist_backlog; /* bytes queued for the SSD tier before blocks are not persisted; 0: the default */
-	uint64_t name_cache;	  /* leased names kept; 0: the default */
+	uint64_t
+	    persist_backlog; /* bytes queued for the SSD tier before blocks are not persisted; 0: a quarter of dram */
+	uint64_t name_cache; /* leased names kept; 0: the default */
 };
 
 int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *e);

@@ -317,6 +317,9 @@ class Daemon:
         self.notices = b""
         self.options = {"dram": "512MB", **options}
         ssd = self.options.get("ssd")
+        if ssd:
+            # However slow the disk is, what a test stores gets its copy; those that want it otherwise say so.
+            self.options.setdefault("persist_backlog", "4GB")
         if ssd and not isinstance(ssd, list) and "/" not in ssd:
             self.ssd_path = os.path.join(self.dir, "ssd")
             os.makedirs(self.ssd_path, exist_ok=True)

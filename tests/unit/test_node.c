@@ -20,9 +20,11 @@
 
 #include "common/log.h"
 #include "master/local.h"
+#include "ssd/ssd.h"
 #include "store/node.h"
 #include "store/put.h"
 #include "store/version.h"
+#include "tests/unit/ssd_faulty.h"
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
@@ -135,6 +137,23 @@ static struct local_master *master;
 static struct node *node;
 static uint64_t ns_dir;
 
+/* The device under the node fails and waits when a test says so, and the test sees what the node asks the tier for. */
+static struct faulty faulty;
+static struct ssd_config ssd_asked;
+
+int __real_ssd_store_open(const struct ssd_config *cfg, struct ssd_store **ret, struct errmsg *e);
+int __wrap_ssd_store_open(const struct ssd_config *cfg, struct ssd_store **ret, struct errmsg *e);
+int __wrap_ssd_store_open(const struct ssd_config *cfg, struct ssd_store **ret, struct errmsg *e)
+{
+	struct ssd_config c = *cfg;
+
+	ssd_asked = *cfg;
+	c.io = &faulty.ops;
+	return __real_ssd_store_open(&c, ret, e);
+}
+
+static uint64_t persist_backlog = 1 << 30; /* of the next node: what is put there all gets its copy */
+
 static bool direct_in(const char *dir)
 {
 	int fd = open(dir, O_TMPFILE | O_RDWR | O_DIRECT, 0600);
@@ -161,10 +180,12 @@ static void start(uint64_t dram, uint64_t ssd)
 	    .n_ssd = ssd ? 1 : 0,
 	    .ssd_direct = true,
 	    .ssd_shards = 2,
+	    .persist_backlog = persist_backlog,
 	};
 	struct waiter w;
 
 	log_setup(LOG_LVL_WARN, false);
+	faulty_init(&faulty, 1);
 	snprintf(tmp, sizeof(tmp), "%s/XXXXXX", base);
 	ck_assert_ptr_nonnull(mkdtemp(tmp));
 	snprintf(catalogue, sizeof(catalogue), "%s/catalogue.db", tmp);
@@ -761,6 +782,20 @@ START_TEST(no_room_is_said_at_the_write)
 }
 END_TEST
 
+/* What waits for the tier cannot be evicted: by itself that is a quarter of the memory at most. */
+START_TEST(the_backlog_has_its_limit)
+{
+	persist_backlog = 0;
+	start(16 * MIB, 64 * MIB);
+	ck_assert_uint_eq(ssd_asked.backlog_limit, stats().dram_capacity / 4);
+	stop();
+	persist_backlog = 3 * MIB;
+	start(16 * MIB, 64 * MIB);
+	ck_assert_uint_eq(ssd_asked.backlog_limit, 3 * MIB);
+	stop();
+}
+END_TEST
+
 START_TEST(ssd_holds_what_memory_cannot)
 {
 	char name[16];
@@ -1043,6 +1078,7 @@ int main(void)
 	tcase_add_test(tc, sparse_truncate_rename);
 	tcase_add_test(tc, directories_show_private_names_once);
 	tcase_add_test(tc, no_room_is_said_at_the_write);
+	tcase_add_test(tc, the_backlog_has_its_limit);
 	tcase_add_test(tc, ssd_holds_what_memory_cannot);
 	tcase_add_test(tc, a_pin_keeps_the_last_copy);
 	tcase_add_test(tc, larger_than_memory);
