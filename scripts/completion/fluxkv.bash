@@ -6,17 +6,43 @@ _fluxkv_options() {
 	command fluxkv help "$1" 2>/dev/null | sed -n 's/^  \(-[a-z], \|    \)\(--[a-z-]*\).*/\2/p'
 }
 
+# What the shell will make of a word that is being typed: without its quotes and backslashes. Nothing in it is expanded.
+_fluxkv_unquote() {
+	local in=$1 quote= c
+
+	_fluxkv_word=
+	while [[ -n $in ]]; do
+		c=${in:0:1} in=${in:1}
+		case $quote$c in
+		"'" | '"') quote=$c ;;
+		"''" | '""') quote= ;;
+		'\' | '"\') _fluxkv_word+=${in:0:1} in=${in:1} ;;
+		*) _fluxkv_word+=$c ;;
+		esac
+	done
+}
+
+# Completes with those of the names on standard input, a line each, that start with what is typed. They are other
+# people's: compgen -W would run a $(command) in one of them, and readline quotes it only when told that it is a file.
+_fluxkv_names() {
+	local cur=$1 prefix=$2 name
+
+	while IFS= read -r name || [[ -n $name ]]; do
+		[[ $prefix$name == "$cur"* ]] && COMPREPLY+=("$prefix$name")
+	done
+	[[ ${#COMPREPLY[@]} -gt 0 ]] && compopt -o filenames 2>/dev/null
+	return 0
+}
+
 # Paths inside the file system, a directory level at a time, as `fluxkv ls` knows them.
 _fluxkv_paths() {
-	local cur=$1 dir=
+	local dir=
 
-	[[ $cur == */* ]] && dir=${cur%/*}/
-	local IFS=$'\n'
-	mapfile -t COMPREPLY < <(compgen -W "$(command fluxkv "${_fluxkv_global[@]}" ls "${dir:-.}" 2>/dev/null |
-		sed "s|^|$(printf '%s' "$dir" | sed 's/[|&\\]/\\&/g')|")" -- "$cur")
+	_fluxkv_unquote "$1"
+	[[ $_fluxkv_word == */* ]] && dir=${_fluxkv_word%/*}/
+	_fluxkv_names "$_fluxkv_word" "$dir" < <(command fluxkv "${_fluxkv_global[@]}" ls -- "${dir:-.}" 2>/dev/null)
 	# A directory is not the end.
 	[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == */ ]] && compopt -o nospace 2>/dev/null
-	[[ ${#COMPREPLY[@]} -gt 0 ]] && compopt -o filenames 2>/dev/null
 	return 0
 }
 
@@ -29,8 +55,8 @@ _fluxkv_files() {
 }
 
 _fluxkv_namespaces() {
-	mapfile -t COMPREPLY < <(compgen -W "$(command fluxkv "${_fluxkv_global[@]}" ns list 2>/dev/null |
-		sed -n '2,$s/.*  //p')" -- "$1")
+	_fluxkv_unquote "$1"
+	_fluxkv_names "$_fluxkv_word" "" < <(command fluxkv "${_fluxkv_global[@]}" ns list 2>/dev/null | sed -n '2,$s/^.\{55\}//p')
 }
 
 # Where the command stands, and how many words that are no options are behind it.
@@ -42,7 +68,8 @@ _fluxkv_scan() {
 		local word=${COMP_WORDS[i]}
 		case $word in
 		--socket | --instance | --run-dir)
-			_fluxkv_global+=("$word" "${COMP_WORDS[i + 1]}")
+			_fluxkv_unquote "${COMP_WORDS[i + 1]}"
+			_fluxkv_global+=("$word" "$_fluxkv_word")
 			((i++))
 			;;
 		--tier | --delay | --count | --block-size | --ttl | --persist | --mode | -[tdnbTPm]) ((i++)) ;;
@@ -72,7 +99,7 @@ _fluxkv_operand() {
 }
 
 _fluxkv() {
-	local _fluxkv_command _fluxkv_operands _fluxkv_verb _fluxkv_global
+	local _fluxkv_command _fluxkv_operands _fluxkv_verb _fluxkv_global _fluxkv_word
 	local _fluxkv_commands="status stat ls put get rm evict prefetch pin unpin ttl ns top doctor help"
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
 

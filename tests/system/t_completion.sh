@@ -13,10 +13,13 @@ mkdir "$dir/bin" "$dir/work"
 cat > "$dir/bin/fluxkv" << 'END'
 #!/bin/bash
 case "$*" in
-"ls .") printf 'kv/\nlatents/\n' ;;
-"ls kv/") printf 'a b\nalpha\nbeta/\n' ;;
-"--instance two ls .") printf 'other/\n' ;;
-"ns list") printf '   OBJECTS      BYTES      BLOCK          TTL PERSIST  NAME\n         2       10 B     64 MiB         none     yes  kv\n' ;;
+"ls -- .") printf 'kv/\nlatents/\nodd/\n' ;;
+"ls -- kv/") printf 'a b\nalpha\nbeta/\n' ;;
+"ls -- odd/") printf '%s\n' '$(touch ran1)' '`touch ran2`' '$HOME' '*' "it's" 'new' 'line' 'a\b' ;;
+"ls -- a \$(touch ran3)/") printf 'deep\n' ;;
+"--instance two ls -- .") printf 'other/\n' ;;
+"ns list") printf '   OBJECTS      BYTES      BLOCK          TTL PERSIST  NAME\n         2       10 B     64 MiB         none     yes  kv\n'
+	printf '         0        0 B     64 MiB 4000000000 s      no  %s\n' 'x $(touch ran4)  y' '`touch ran5`' ;;
 help*) exec "$REAL" "$@" ;;
 *) exit 3 ;;
 esac
@@ -46,7 +49,7 @@ expect() {
 	fi
 }
 
-echo 1..19
+echo 1..28
 expect "stat|status" sta
 expect "pin|prefetch|put" p
 expect "kv/" ls k
@@ -65,6 +68,21 @@ expect "kv" ns rm k
 expect "" ns create k
 expect "none" ttl kv/alpha n
 expect "other/" --instance two ls o
+# Names are other people's: nothing in them runs or is expanded, and what is typed may be quoted already.
+expect 'odd/$(touch ran1)|odd/$HOME' rm 'odd/$'
+expect 'odd/it'"'"'s' rm "odd/it\\'"
+expect 'odd/a\b' rm "'odd/a\\"
+expect 'kv/a b' rm 'kv/a\ '
+expect 'kv/a b' rm '"kv/a b'
+expect 'a $(touch ran3)/deep' rm 'a\ \$(touch\ ran3)/d'
+expect 'x $(touch ran4)  y' ns rm 'x\ '
+expect '`touch ran5`' ns rm '\`'
+n=$((n + 1))
+if compgen -G 'ran*' > /dev/null; then
+	echo "not ok $n - no name runs:" ran*
+else
+	echo "ok $n - no name runs"
+fi
 # Every command that the tool knows is completed.
 n=$((n + 1))
 known=$("$REAL" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | LC_ALL=C sort | paste -sd'|')
