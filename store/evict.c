@@ -462,6 +462,16 @@ static int evict_dram_wait(struct node *n, const struct msg_attr *a, uint64_t bl
 	return r ? r : busy;
 }
 
+/* The SSD copy may go: memory has a replica that stays, or by force, while nobody needs it. Call with the shard locked.
+ */
+static bool ssd_spare(const struct block *b, bool force)
+{
+	/* What the master has let go, or may be letting go at this moment, is no replica. */
+	if ((b->flags & BLOCK_MEM) && !(b->flags & (BLOCK_TEMP | BLOCK_EVICT)))
+		return true;
+	return force && !b->holders && !(b->flags & BLOCK_REFILL);
+}
+
 static int evict_ssd_wait(struct node *n, const struct msg_attr *a, uint64_t blocks, bool force)
 {
 	struct msg *m = items_msg(MSG_SSD_EVICT, blocks), *answer = NULL;
@@ -472,7 +482,7 @@ static int evict_ssd_wait(struct node *n, const struct msg_attr *a, uint64_t blo
 		struct block *b = block_find(s, a->id, (uint32_t)i);
 
 		if (b && (b->flags & BLOCK_SSD)) {
-			if (!(b->flags & BLOCK_MEM) && (!force || b->holders || (b->flags & BLOCK_REFILL))) {
+			if (!ssd_spare(b, force)) {
 				busy = -EBUSY;
 			} else {
 				block_drop_ssd(n, b);

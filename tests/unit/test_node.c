@@ -959,6 +959,49 @@ START_TEST(a_pin_keeps_the_last_copy)
 }
 END_TEST
 
+static void wait_persisted(const struct msg_attr *a)
+{
+	struct node_replicas r = {0};
+
+	for (int i = 0; i < 1000 && (r.in_ssd < r.blocks || !r.blocks); i++) {
+		ck_assert_int_eq(node_replicas(node, a, &r), 0);
+		usleep(5000);
+	}
+	ck_assert_uint_eq(r.in_ssd, r.blocks);
+}
+
+/* Of two that ask at once for both copies of a value, and do not force it, one is refused. */
+START_TEST(both_tiers_evicted_at_once_keep_the_value)
+{
+	struct waiter dram, ssd;
+	struct node_entry e;
+	int both = 0;
+
+	start(64 * MIB, 128 * MIB);
+	for (uint32_t i = 0; i < 500; i++) {
+		int a, b;
+
+		ck_assert_int_eq(put_value("v", 7, i, 4096), 0);
+		ck_assert_int_eq(lookup("v", &e), 0);
+		wait_persisted(&e.attr);
+		waiter_init(&dram);
+		waiter_init(&ssd);
+		node_evict(node, &e.attr, NODE_TIER_DRAM, false, done_cb, &dram);
+		node_evict(node, &e.attr, NODE_TIER_SSD, false, done_cb, &ssd);
+		a = wait_for(&dram);
+		b = wait_for(&ssd);
+		ck_assert_msg(a == 0 || a == -EBUSY, "dram: %d", a);
+		ck_assert_msg(b == 0 || b == -EBUSY, "ssd: %d", b);
+		both += a == 0 && b == 0;
+		ck_assert_int_eq(get_value("v", 7), (int)i);
+	}
+	ck_assert_int_eq(both, 0);
+	ck_assert_int_eq(unlink_name("v"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
 #define CHURN_NAMES 40
 #define CHURN_THREADS 4
 
@@ -1062,12 +1105,14 @@ static void base_remove(void)
 int main(void)
 {
 	Suite *s = suite_create("node");
-	TCase *tc = tcase_create("node");
+	TCase *tc = tcase_create("node"), *evict = tcase_create("evict"), *churn_tc = tcase_create("churn");
 	SRunner *sr;
 	int failed;
 
 	base_make();
 	tcase_set_timeout(tc, 300);
+	tcase_set_timeout(evict, 300);
+	tcase_set_timeout(churn_tc, 300);
 	tcase_add_test(tc, put_get_delete);
 	tcase_add_test(tc, a_holder_keeps_its_version);
 	tcase_add_test(tc, a_write_after_publish_is_a_new_version);
@@ -1077,15 +1122,18 @@ int main(void)
 	tcase_add_test(tc, killed_writers_and_empty_files);
 	tcase_add_test(tc, sparse_truncate_rename);
 	tcase_add_test(tc, directories_show_private_names_once);
-	tcase_add_test(tc, no_room_is_said_at_the_write);
-	tcase_add_test(tc, the_backlog_has_its_limit);
-	tcase_add_test(tc, ssd_holds_what_memory_cannot);
-	tcase_add_test(tc, a_pin_keeps_the_last_copy);
+	tcase_add_test(evict, no_room_is_said_at_the_write);
+	tcase_add_test(evict, the_backlog_has_its_limit);
+	tcase_add_test(evict, ssd_holds_what_memory_cannot);
+	tcase_add_test(evict, a_pin_keeps_the_last_copy);
+	tcase_add_test(evict, both_tiers_evicted_at_once_keep_the_value);
 	tcase_add_test(tc, larger_than_memory);
-	tcase_add_test(tc, churn_in_memory);
-	tcase_add_test(tc, churn_with_eviction);
-	tcase_add_test(tc, churn_with_ssd);
+	tcase_add_test(churn_tc, churn_in_memory);
+	tcase_add_test(churn_tc, churn_with_eviction);
+	tcase_add_test(churn_tc, churn_with_ssd);
 	suite_add_tcase(s, tc);
+	suite_add_tcase(s, evict);
+	suite_add_tcase(s, churn_tc);
 	sr = srunner_create(s);
 	srunner_set_tap(sr, "-");
 	srunner_run_all(sr, CK_SILENT);
