@@ -97,15 +97,14 @@ enum ssd_write_flags {
  *
  * Returns 0, and then done runs exactly once:
  *   0           Committed; the entry has a commit pin until ssd_commit_done() or ssd_drop()
- *   -ENOBUFS    dropped: newer writes needed its place in the backlog (without SSD_WAIT)
+ *   -ENOBUFS    dropped: newer writes needed its place in the backlog or in the queue (without SSD_WAIT)
  *   -ENOSPC     dropped: too much of the ring is held
  *   -ECANCELED  ssd_drop() or ssd_store_close() came first
  *   -EIO        the device failed, or took less than it was given
  * or an error, and then done does not run and buf is not touched:
  *   -EEXIST     the key is there, or on its way
  *   -EFBIG      longer than ssd_max_len(); -EINVAL: empty
- *   -ENOBUFS    the backlog is full of writes that may not be dropped, or no entry is left
- *   -EAGAIN     the device's queue has as many requests as it may (also with SSD_WAIT): later again
+ *   -ENOBUFS    the backlog or the queue is full of writes that may not be dropped, or no entry is left
  *   -ENODEV     no device that could take it works at present
  *   -ENOMEM
  */
@@ -166,7 +165,7 @@ struct ssd_stats {
 	uint64_t index_bytes; /* memory of the index */
 	uint64_t writes_ok, writes_failed, write_bytes;
 	uint64_t reads_ok, reads_failed, read_bytes; /* failed: everything but 0, -ENOENT and -ECANCELED */
-	uint64_t dropped_backlog, dropped_held, dropped_too_big, dropped_no_device, dropped_queue, dropped_memory;
+	uint64_t dropped_backlog, dropped_held, dropped_too_big, dropped_no_device, dropped_memory;
 	uint64_t cancelled;  /* writes ended by ssd_drop() or close */
 	uint64_t busy_waits; /* writes that found the ring BlockedByBusyIo */
 	uint64_t evicted, notices_sent, notices_lost;

@@ -223,19 +223,37 @@ static struct ssd_op *pop_droppable(struct ssd_device *d)
 	return NULL;
 }
 
-/* Drops the oldest until n bytes fit. An empty backlog takes a write of any size. Call with d locked. */
-static int make_backlog(struct ssd_device *d, uint64_t n)
+/* Call with d locked. */
+static bool drop_oldest(struct ssd_device *d)
 {
-	while (d->backlog && d->backlog + n > d->store->backlog_limit) {
-		struct ssd_op *op = pop_droppable(d);
+	struct ssd_op *op = pop_droppable(d);
 
-		if (!op)
+	if (!op)
+		return false;
+	d->backlog -= op->charge;
+	op->charge = 0;
+	op->err = -ENOBUFS;
+	ssd_finish_op_locked(d, op);
+	return true;
+}
+
+/*
+ * Whether the queue is too long, or too heavy, for one more. An empty backlog takes a write of any size, and one that
+ * waits for its room has no share in the weight. Call with d locked.
+ */
+static bool over_limit(const struct ssd_device *d, const struct ssd_op *op)
+{
+	if (d->n_writes >= SSD_QUEUE_MAX)
+		return true;
+	return !(op->flags & SSD_WAIT) && d->backlog && d->backlog + op->alen > d->store->backlog_limit;
+}
+
+/* Call with d locked. */
+static int make_backlog(struct ssd_device *d, const struct ssd_op *op)
+{
+	while (over_limit(d, op))
+		if (!drop_oldest(d))
 			return -ENOBUFS;
-		d->backlog -= op->charge;
-		op->charge = 0;
-		op->err = -ENOBUFS;
-		ssd_finish_op_locked(d, op);
-	}
 	return 0;
 }
 
@@ -247,10 +265,8 @@ static int queue_write(struct ssd_device *d, struct ssd_op *op)
 	pthread_mutex_lock(&d->lock);
 	if (d->stop)
 		r = -ENODEV;
-	else if (d->n_writes >= SSD_QUEUE_MAX)
-		r = -EAGAIN;
-	else if (!(op->flags & SSD_WAIT))
-		r = make_backlog(d, op->alen);
+	else
+		r = make_backlog(d, op);
 	if (!r) {
 		op->charge = op->alen;
 		d->backlog += op->charge;
@@ -295,8 +311,6 @@ static void count_refusal(struct ssd_store *s, int err)
 		s->st.dropped_backlog++;
 	else if (err == -ENODEV)
 		s->st.dropped_no_device++;
-	else if (err == -EAGAIN)
-		s->st.dropped_queue++;
 	else if (err == -ENOMEM)
 		s->st.dropped_memory++;
 	else if (err == -EFBIG)

@@ -188,7 +188,6 @@ struct node {
 	atomic_ullong guess[GUESS_SLOTS]; /* last size put, by directory */
 
 	pthread_mutex_t persist_lock;
-	struct list persist_pending; /* persist_lock: found the device's queue full */
 	unsigned persist_running;    /* persist_lock: struct persist that there are */
 	pthread_cond_t persist_idle; /* persist_running fell to 0 */
 
@@ -322,7 +321,7 @@ void block_unpin(struct node *n, struct block *b);
 void persist_items(struct node *n, const struct msg_item *items, size_t n_items);
 /* The ring has overwritten these. A callback of the SSD tier. */
 void persist_evicted(void *arg, const struct ssd_key *keys, size_t n_keys);
-/* Gives up what is not with the device yet and waits for the rest. Nothing new may come. */
+/* Waits until none is on its way. Nothing new may come. */
 void persist_drain(struct node *n);
 
 /* ---- evict.c ------------------------------------------------------------------------------------------------ */

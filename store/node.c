@@ -245,7 +245,6 @@ static int init_parts(struct node *n, const struct node_config *cfg)
 	pthread_mutex_init(&n->persist_lock, NULL);
 	pthread_cond_init(&n->persist_idle, NULL);
 	pthread_mutex_init(&n->overlay.lock, NULL);
-	list_init(&n->persist_pending);
 	list_init(&n->overlay.puts);
 	pthread_mutex_init(&n->alias_lock, NULL);
 	list_init(&n->aliases);

@@ -12,13 +12,9 @@
 #include "store/impl.h"
 
 struct persist {
-	struct work work;
-	struct list link; /* in persist_pending */
 	struct node *n;
 	struct block *b; /* BLOCK_PERSIST and a pin keep it */
 };
-
-static void submit(struct persist *p);
 
 /* The persist is over: unpins, and frees a copy that is not wanted. committed: the master has the replica. */
 static void finish(struct persist *p, bool written, bool committed)
@@ -59,21 +55,6 @@ static void commit_answer(void *arg, const struct msg *answer)
 	finish(p, true, ok);
 }
 
-/* One that found the queue full may be tried again: a write has left it. */
-static void submit_pending(struct node *n)
-{
-	struct persist *p = NULL;
-
-	pthread_mutex_lock(&n->persist_lock);
-	if (!list_empty(&n->persist_pending)) {
-		p = list_first(&n->persist_pending, struct persist, link);
-		list_del(&p->link);
-	}
-	pthread_mutex_unlock(&n->persist_lock);
-	if (p)
-		submit(p);
-}
-
 static void written(void *arg, int err, uint64_t sum)
 {
 	struct persist *p = arg;
@@ -87,7 +68,6 @@ static void written(void *arg, int err, uint64_t sum)
 		else if (err != -ECANCELED)
 			count_add(n, persist_failures, 1);
 		finish(p, false, false);
-		submit_pending(n);
 		return;
 	}
 	count_add(n, persists, 1);
@@ -105,9 +85,12 @@ static void written(void *arg, int err, uint64_t sum)
 		msg_free(m);
 		finish(p, true, false);
 	}
-	submit_pending(n);
 }
 
+/*
+ * Never waits, and is no job: writers that wait for room may have all of those, and the room may be what this is about
+ * to free.
+ */
 static void submit(struct persist *p)
 {
 	struct block *b = p->b;
@@ -119,18 +102,8 @@ static void submit(struct persist *p)
 	pthread_mutex_unlock(&s->lock);
 	/* The pin keeps map, len and the key as they are. */
 	r = ssd_write(p->n->ssd, block_key(b), b->map, b->len, known ? &sum : NULL, 0, written, p);
-	if (r == -EAGAIN) {
-		pthread_mutex_lock(&p->n->persist_lock);
-		list_add_tail(&p->link, &p->n->persist_pending);
-		pthread_mutex_unlock(&p->n->persist_lock);
-	} else if (r < 0) {
+	if (r < 0)
 		written(p, r, 0);
-	}
-}
-
-static void persist_job(struct work *w)
-{
-	submit(container_of(w, struct persist, work));
 }
 
 /* Pins the block for its way to the device; p NULL: there is no memory for that. Call with the shard locked. */
@@ -148,7 +121,6 @@ static int prepare(struct node *n, struct block *b, struct persist *p)
 	b->pins++;
 	b->flags |= BLOCK_PERSIST;
 	*p = (struct persist){.n = n, .b = b};
-	list_init(&p->link);
 	return 0;
 }
 
@@ -173,26 +145,15 @@ void persist_items(struct node *n, const struct msg_item *items, size_t n_items)
 		pthread_mutex_lock(&n->persist_lock);
 		n->persist_running++;
 		pthread_mutex_unlock(&n->persist_lock);
-		workq_submit(n->wq, &p->work, persist_job);
+		submit(p);
 	}
 }
 
 void persist_drain(struct node *n)
 {
 	pthread_mutex_lock(&n->persist_lock);
-	while (n->persist_running) {
-		struct persist *p;
-
-		if (list_empty(&n->persist_pending)) {
-			pthread_cond_wait(&n->persist_idle, &n->persist_lock);
-			continue;
-		}
-		p = list_first(&n->persist_pending, struct persist, link);
-		list_del(&p->link);
-		pthread_mutex_unlock(&n->persist_lock);
-		finish(p, false, false);
-		pthread_mutex_lock(&n->persist_lock);
-	}
+	while (n->persist_running)
+		pthread_cond_wait(&n->persist_idle, &n->persist_lock);
 	pthread_mutex_unlock(&n->persist_lock);
 }
 

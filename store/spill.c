@@ -195,9 +195,7 @@ int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep)
 		mine -= r ? 0 : bytes;
 	}
 	/* A tier that cannot take it now is no error: memory may still do. */
-	return r == -EIO || r == -ENOSPC || r == -ENODEV || r == -ENOENT || r == -EFBIG || r == -ENOBUFS || r == -EAGAIN
-		   ? 0
-		   : r;
+	return r == -EIO || r == -ENOSPC || r == -ENODEV || r == -ENOENT || r == -EFBIG || r == -ENOBUFS ? 0 : r;
 }
 
 static int read_back(struct put *p, uint32_t i, int fd)

@@ -152,6 +152,46 @@ int __wrap_ssd_store_open(const struct ssd_config *cfg, struct ssd_store **ret, 
 	return __real_ssd_store_open(&c, ret, e);
 }
 
+/* What passes between the node and its master. */
+static struct {
+	struct channel ch;
+	struct channel *real;
+	channel_notice_fn notice; /* the node's */
+	void *arg;
+	atomic_bool keep_persist; /* the request to persist does not reach the node: it is kept */
+	struct msg_item kept;
+	atomic_bool has_kept;
+} wire;
+
+static void wire_call(struct channel *ch, struct msg *req, channel_done_fn done, void *arg)
+{
+	channel_call(wire.real, req, done, arg);
+}
+
+static void wire_notice(void *arg, const struct msg *m)
+{
+	if (m->type == MSG_SSD_PERSIST && atomic_load(&wire.keep_persist)) {
+		wire.kept = m->items[0];
+		atomic_store(&wire.has_kept, true);
+	} else {
+		wire.notice(wire.arg, m);
+	}
+}
+
+static void wire_set_notice(struct channel *ch, channel_notice_fn fn, void *arg)
+{
+	wire.notice = fn;
+	wire.arg = arg;
+	wire.real->set_notice(wire.real, fn ? wire_notice : NULL, NULL);
+}
+
+static struct channel *wire_open(struct channel *real)
+{
+	wire.real = real;
+	wire.ch = (struct channel){.call = wire_call, .set_notice = wire_set_notice};
+	return &wire.ch;
+}
+
 static uint64_t persist_backlog = 1 << 30; /* of the next node: what is put there all gets its copy */
 
 static bool direct_in(const char *dir)
@@ -195,7 +235,7 @@ static void start(uint64_t dram, uint64_t ssd)
 	paths[0] = ssd_dir;
 	limits[0] = ssd;
 	ck_assert_msg(local_master_start(&mc, &master, &e) == 0, "%s", e.text);
-	nc.master = local_master_channel(master);
+	nc.master = wire_open(local_master_channel(master));
 	ck_assert_msg(node_start(&nc, &node, &e) == 0, "%s", e.text);
 	waiter_init(&w);
 	node_mkdir(node, MSG_ROOT_DIR, "ns", 0755, 0, 0, entry_cb, &w);
@@ -796,6 +836,84 @@ START_TEST(the_backlog_has_its_limit)
 }
 END_TEST
 
+/* Waits until a counter has come to n. */
+#define await(counter, n)                                                                                              \
+	do {                                                                                                           \
+		for (int await_i = 0; (counter) < (n) && await_i < 2000; await_i++)                                    \
+			usleep(5000);                                                                                  \
+		ck_assert_uint_ge(counter, n);                                                                         \
+	} while (0)
+
+static int evict(const char *name, enum node_tier tier)
+{
+	struct node_entry e;
+	struct waiter w;
+
+	ck_assert_int_eq(lookup(name, &e), 0);
+	waiter_init(&w);
+	node_evict(node, &e.attr, tier, false, done_cb, &w);
+	return wait_for(&w);
+}
+
+/* Each of them waits in a thread for what only the tier has. */
+#define SLEEPERS 200
+static struct waiter sleepers[SLEEPERS];
+
+static void start_sleepers(struct version **v)
+{
+	struct node_entry e;
+	char name[16];
+
+	for (uint32_t i = 0; i < SLEEPERS; i++) {
+		snprintf(name, sizeof(name), "s%u", i);
+		ck_assert_int_eq(put_value(name, i, 1, 64 * KIB), 0);
+	}
+	await(stats().ssd_objects, SLEEPERS);
+	for (uint32_t i = 0; i < SLEEPERS; i++) {
+		snprintf(name, sizeof(name), "s%u", i);
+		ck_assert_int_eq(evict(name, NODE_TIER_DRAM), 0);
+		ck_assert_int_eq(lookup(name, &e), 0);
+		ck_assert_int_eq(version_open(node, &e.attr, &v[i]), 0);
+	}
+	faulty_hold(&faulty, FAULTY_READ);
+	for (uint32_t i = 0; i < SLEEPERS; i++) {
+		waiter_init(&sleepers[i]);
+		version_read(v[i], 0, 64 * KIB, read_cb, &sleepers[i]);
+	}
+	/* The others wait for their turn at the device, or for a thread. */
+	faulty_wait_held(&faulty, 60);
+}
+
+/* Memory may be full of blocks that wait for their copy, and every job may wait for that memory. */
+START_TEST(a_copy_needs_no_job)
+{
+	struct version *v[SLEEPERS];
+	uint64_t before;
+	struct msg *m;
+
+	start(64 * MIB, 64 * MIB);
+	atomic_store(&wire.keep_persist, true);
+	ck_assert_int_eq(put_value("a", 1, 1, MIB), 0);
+	await(atomic_load(&wire.has_kept), true);
+	atomic_store(&wire.keep_persist, false);
+	start_sleepers(v);
+	before = stats().persists;
+	m = msg_new(MSG_SSD_PERSIST);
+	ck_assert_int_eq(msg_alloc_items(m, 1), 0);
+	m->items[0] = wire.kept;
+	wire.notice(wire.arg, m);
+	msg_free(m);
+	await(stats().persists, before + 1);
+	faulty_hold(&faulty, 0);
+	for (uint32_t i = 0; i < SLEEPERS; i++) {
+		ck_assert_int_eq(wait_for(&sleepers[i]), 0);
+		version_read_done(&sleepers[i].read);
+		version_close(v[i]);
+	}
+	stop();
+}
+END_TEST
+
 START_TEST(ssd_holds_what_memory_cannot)
 {
 	char name[16];
@@ -1123,7 +1241,6 @@ int main(void)
 	tcase_add_test(tc, sparse_truncate_rename);
 	tcase_add_test(tc, directories_show_private_names_once);
 	tcase_add_test(evict, no_room_is_said_at_the_write);
-	tcase_add_test(evict, the_backlog_has_its_limit);
 	tcase_add_test(evict, ssd_holds_what_memory_cannot);
 	tcase_add_test(evict, a_pin_keeps_the_last_copy);
 	tcase_add_test(evict, both_tiers_evicted_at_once_keep_the_value);
@@ -1134,6 +1251,11 @@ int main(void)
 	suite_add_tcase(s, tc);
 	suite_add_tcase(s, evict);
 	suite_add_tcase(s, churn_tc);
+	tc = tcase_create("tier");
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, the_backlog_has_its_limit);
+	tcase_add_test(tc, a_copy_needs_no_job);
+	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_set_tap(sr, "-");
 	srunner_run_all(sr, CK_SILENT);

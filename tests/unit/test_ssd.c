@@ -846,6 +846,31 @@ START_TEST(test_backlog)
 }
 END_TEST
 
+/* The queue is full: the oldest in it goes, as it does for the weight; a write that waits its turn does not. */
+START_TEST(test_long_queue)
+{
+	static struct call *c[128 + SSD_QUEUE_MAX + 10];
+	const unsigned n = sizeof(c) / sizeof(c[0]), in_flight = 128, dropped = 10;
+
+	roots[0].limit = 128 * MIB;
+	open_store();
+	faulty_hold(&faulty, FAULTY_WRITE);
+	for (unsigned i = 0; i < in_flight; i++)
+		c[i] = must_start_write(i, 512, 0);
+	faulty_wait_held(&faulty, in_flight);
+	for (unsigned i = in_flight; i < n; i++)
+		c[i] = must_start_write(i, 512, i == in_flight + 3 || i == n - 1 ? SSD_WAIT : 0);
+	ck_assert_uint_eq(stats().dev[0].queued_writes, SSD_QUEUE_MAX);
+	faulty_hold(&faulty, 0);
+	for (unsigned i = 0; i < n; i++) {
+		bool old = i >= in_flight && i <= in_flight + dropped && i != in_flight + 3;
+
+		ck_assert_int_eq(call_wait(c[i]), old ? -ENOBUFS : 0);
+	}
+	ck_assert_uint_eq(stats().dropped_backlog, dropped);
+}
+END_TEST
+
 START_TEST(test_drop_in_every_state)
 {
 	struct call *writing, *queued[20], *reading;
@@ -1615,6 +1640,7 @@ static void add_value_tests(Suite *suite)
 	tcase_add_test(tc, test_commit_pin);
 	tcase_add_test(tc, test_drop_waiting);
 	tcase_add_test(tc, test_backlog);
+	tcase_add_test(tc, test_long_queue);
 	tcase_add_test(tc, test_drop_in_every_state);
 }
 
