@@ -188,8 +188,11 @@ struct retries *retries_free(struct retries *r);
 bool retry_expect(struct fs *fs, pid_t tid, struct inode *i, unsigned need);
 /* The same; also false when it has been sent back to the name at all. */
 bool retry_expect_name(struct fs *fs, pid_t tid, uint64_t dir, const char *name, unsigned need);
-/* A lookup, and the id it found (0: nothing): what the thread needs there; 0 if it was not sent back to either. */
-unsigned retry_match(struct fs *fs, pid_t tid, uint64_t dir, const char *name, uint64_t id);
+/*
+ * A lookup, and the id it found (0: nothing), and whether that is a file: what the thread needs there; 0 if it was not
+ * sent back to it.
+ */
+unsigned retry_match(struct fs *fs, pid_t tid, uint64_t dir, const char *name, uint64_t id, bool file);
 
 /* What the lookup found, kept open until the thread comes for it: a version, or an open handle and reference of a put.
  */

@@ -160,7 +160,8 @@ static void lookup_cb(void *arg, int err, const struct node_entry *e)
 	struct lookup_op *o = arg;
 	struct op *op = &o->n.op;
 
-	o->need = retry_match(op->op_fs, op->op_tid, o->n.dir, o->n.name, err ? 0 : e->attr.id);
+	o->need = retry_match(op->op_fs, op->op_tid, o->n.dir, o->n.name, err ? 0 : e->attr.id,
+			      !err && e->attr.kind == MSG_KIND_FILE);
 	if (err == -ENOENT) {
 		answer_negative(o);
 	} else if (err) {

@@ -190,7 +190,26 @@ bool retry_expect_name(struct fs *fs, pid_t tid, uint64_t dir, const char *name,
 	return !known && expect(fs, tid, 0, dir, name, need);
 }
 
-unsigned retry_match(struct fs *fs, pid_t tid, uint64_t dir, const char *name, uint64_t id)
+/*
+ * The thread was sent back from an inode whose name we do not know, or know wrongly: the kernel moves its own entry of
+ * a name that meanwhile stands for another version. What it asks next is the path that it walks again, whose only file
+ * is the last. Call with r locked.
+ */
+static struct retry *find_nameless(struct retries *r, pid_t tid)
+{
+	struct list *l, *tmp;
+
+	list_for_each(l, tmp, &r->list)
+	{
+		struct retry *t = container_of(l, struct retry, link);
+
+		if (t->need && tid && t->tid == tid && !t->looked)
+			return t;
+	}
+	return NULL;
+}
+
+unsigned retry_match(struct fs *fs, pid_t tid, uint64_t dir, const char *name, uint64_t id, bool file)
 {
 	struct retries *r = fs->retries;
 	unsigned need = 0;
@@ -200,6 +219,8 @@ unsigned retry_match(struct fs *fs, pid_t tid, uint64_t dir, const char *name, u
 		return 0;
 	pthread_mutex_lock(&r->lock);
 	t = find_needed(r, tid, id, dir, name);
+	if (!t && file)
+		t = find_nameless(r, tid);
 	if (t) {
 		/* The caller may write this version; of another one that is to be seen. */
 		need = t->id == id ? t->need : t->need & ~(unsigned)RETRY_TRUNCATE;

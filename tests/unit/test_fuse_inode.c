@@ -270,11 +270,12 @@ START_TEST(the_lookup_finds_what_the_open_needs)
 	struct inode *i = inode_get(fs.inodes, 10);
 
 	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
-	ck_assert_uint_eq(retry_match(&fs, 8, 1, "key", 10), 0); /* another thread */
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "other", 11), 0);
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 99), RETRY_WRITE);   /* replaced meanwhile: by its name */
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 0), RETRY_WRITE);    /* each lookup, until the open has come */
-	ck_assert_uint_eq(retry_match(&fs, 7, 3, "moved", 10), RETRY_WRITE); /* renamed meanwhile: by its id */
+	ck_assert_uint_eq(retry_match(&fs, 8, 1, "key", 10, true), 0);		 /* another thread */
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "other", 11, false), 0);	 /* a directory of the path */
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 99, true), RETRY_WRITE); /* replaced meanwhile: by its name */
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 0, false),
+			  RETRY_WRITE); /* each lookup, until the open has come */
+	ck_assert_uint_eq(retry_match(&fs, 7, 3, "moved", 10, true), RETRY_WRITE); /* renamed meanwhile: by its id */
 	inode_unref(fs.inodes, i);
 }
 END_TEST
@@ -285,7 +286,7 @@ START_TEST(a_replaced_version_is_found_by_the_name_that_it_had)
 
 	tell(fs.inodes, 11, NULL, 1, "key");
 	ck_assert(retry_expect(&fs, 7, i, RETRY_READ));
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 12), RETRY_READ);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 12, true), RETRY_READ);
 	inode_unref(fs.inodes, i);
 }
 END_TEST
@@ -295,15 +296,15 @@ START_TEST(only_the_version_that_the_caller_may_write_is_emptied)
 	struct inode *i = inode_get(fs.inodes, 10);
 
 	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE | RETRY_TRUNCATE));
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10), RETRY_WRITE | RETRY_TRUNCATE);
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 12), RETRY_WRITE);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10, true), RETRY_WRITE | RETRY_TRUNCATE);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 12, true), RETRY_WRITE);
 	/* The thread's next open does not empty it. */
 	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10), RETRY_WRITE);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10, true), RETRY_WRITE);
 	/* Of several callers that look alike, all have to want it. */
 	ck_assert(retry_expect(&fs, 0, i, RETRY_WRITE | RETRY_TRUNCATE));
 	ck_assert(retry_expect(&fs, 0, i, RETRY_WRITE));
-	ck_assert_uint_eq(retry_match(&fs, 0, 1, "key", 10), RETRY_WRITE);
+	ck_assert_uint_eq(retry_match(&fs, 0, 1, "key", 10, true), RETRY_WRITE);
 	inode_unref(fs.inodes, i);
 }
 END_TEST
@@ -315,7 +316,7 @@ START_TEST(a_second_time_without_a_lookup_is_told)
 	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
 	ck_assert(!retry_expect(&fs, 7, i, RETRY_WRITE));
 	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10), RETRY_WRITE);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10, true), RETRY_WRITE);
 	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE)); /* a lookup came */
 	ck_assert(!retry_expect(&fs, 7, i, RETRY_WRITE));
 	/* Callers of another pid namespace are told apart by nothing: each is sent back. */
@@ -323,8 +324,24 @@ START_TEST(a_second_time_without_a_lookup_is_told)
 	ck_assert(retry_expect(&fs, 0, i, RETRY_WRITE));
 	/* To a name for a creation: once at all. */
 	ck_assert(retry_expect_name(&fs, 9, 1, "new", RETRY_READ));
-	ck_assert_uint_eq(retry_match(&fs, 9, 1, "new", 0), RETRY_READ);
+	ck_assert_uint_eq(retry_match(&fs, 9, 1, "new", 0, false), RETRY_READ);
 	ck_assert(!retry_expect_name(&fs, 9, 1, "new", RETRY_READ));
+	inode_unref(fs.inodes, i);
+}
+END_TEST
+
+/* The kernel moved its entry of a name that stood for another version by then: nothing tells us the new name. */
+START_TEST(a_name_that_is_not_known_is_the_next_file_looked_up)
+{
+	struct inode *i = inode_get(fs.inodes, 10);
+
+	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE | RETRY_TRUNCATE));
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "parent", 3, false), 0);
+	ck_assert_uint_eq(retry_match(&fs, 8, 1, "moved", 11, true), 0); /* another thread */
+	ck_assert_uint_eq(retry_match(&fs, 7, 2, "moved", 11, true), RETRY_WRITE);
+	/* From then on it has a name. */
+	ck_assert_uint_eq(retry_match(&fs, 7, 2, "another", 12, true), 0);
+	ck_assert_uint_eq(retry_match(&fs, 7, 2, "moved", 13, true), RETRY_WRITE);
 	inode_unref(fs.inodes, i);
 }
 END_TEST
@@ -349,7 +366,7 @@ START_TEST(what_is_held_is_taken_once_and_ends_the_rest)
 	ck_assert_int_eq(older.refs, 0);
 	ck_assert(!retry_take(&fs, 7, 19, &got));
 	ck_assert(!retry_take(&fs, 7, 20, &got));
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10), 0);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10, true), 0);
 	ck_assert_int_eq(other.handles, 1);
 	hold_release(&(struct hold){.put = &p});
 	ck_assert_int_eq(p.refs, 0);
@@ -381,7 +398,7 @@ START_TEST(what_nobody_comes_for_is_let_go)
 	ck_assert_int_eq(p.refs, 0);
 	ck_assert_int_eq(p.given_up, 1); /* not published */
 	ck_assert_int_eq(atomic_load(&versions), 0);
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10), 0);
+	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10, true), 0);
 }
 END_TEST
 
@@ -402,6 +419,7 @@ int main(void)
 	tcase_add_test(r, a_second_time_without_a_lookup_is_told);
 	tcase_add_test(r, a_replaced_version_is_found_by_the_name_that_it_had);
 	tcase_add_test(r, only_the_version_that_the_caller_may_write_is_emptied);
+	tcase_add_test(r, a_name_that_is_not_known_is_the_next_file_looked_up);
 	tcase_add_test(r, what_is_held_is_taken_once_and_ends_the_rest);
 	tcase_add_test(r, what_nobody_comes_for_is_let_go);
 	suite_add_tcase(s, t);
