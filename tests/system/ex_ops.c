@@ -90,14 +90,29 @@ static int op_verify(struct world *w)
 	return verify_name(w, n);
 }
 
-/* An O_CREAT open of a name that may have been evicted succeeded: the old bytes, or a new file? */
-static int which_file(struct world *w, struct name *n)
+/* Whether fd is the inode of a handle that the model has for the file. */
+static bool same_inode(struct world *w, const struct file *f, int fd)
+{
+	struct stat st, of;
+
+	for (unsigned i = 0; i < w->nhandles; i++)
+		if (w->handles[i]->file == f && !fstat(fd, &st) && !fstat(w->handles[i]->fd, &of) &&
+		    st.st_ino == of.st_ino)
+			return true;
+	return false;
+}
+
+/*
+ * An O_CREAT open of a name that may have been evicted succeeded: the old bytes, or a new file? One that the open has
+ * emptied looks like either, and is the old one only to who has that open.
+ */
+static int which_file(struct world *w, struct name *n, int fd)
 {
 	struct stat st;
 
 	if (stat(n->path, &st))
 		return fail(w, "stat %s after open: %s", n->leaf, strerror(errno));
-	if (st.st_size || !n->file->now->len)
+	if (st.st_size || !n->file->now->len || same_inode(w, n->file, fd))
 		return 0; /* the next look at its bytes says whether they are right */
 	w->evicted++;
 	note(w, " evicted");
@@ -182,7 +197,7 @@ static int op_open(struct world *w)
 		return fail(w, "open %s without O_CREAT succeeds: the name should not exist", n->leaf);
 	if (n->file && (flags & O_EXCL) && !may_be_gone(w, n->file))
 		return fail(w, "open %s with O_EXCL succeeds: the name exists", n->leaf);
-	if (n->file && (flags & O_CREAT) && may_be_gone(w, n->file) && which_file(w, n))
+	if (n->file && (flags & O_CREAT) && may_be_gone(w, n->file) && which_file(w, n, fd))
 		return -1;
 	return opened(w, n, fd, flags);
 }
@@ -724,7 +739,7 @@ static int op_evict(struct world *w)
 	struct name *n = some_name(w, true);
 	int status;
 
-	if (!n || !w->opt->evict_cmd || !chance(w, 30) || n->file->writers)
+	if (!n || !w->opt->evict_cmd || n->file->writers)
 		return 0;
 	note(w, "evict %s%s", n->leaf, is_open(w, n->file) ? " (open)" : "");
 	status = io_command(n->path);

@@ -185,7 +185,7 @@ def asynchronous_engines(ctx):
             ["fio", "--name=v", f"--directory={d}", f"--ioengine={engine}", f"--direct={direct}", "--rw=randrw",
              "--bsrange=4k-256k", "--size=8m", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1", "--nrfiles=2",
              "--randseed=7", "--unlink=1", "--fallocate=none", "--minimal"],
-            capture_output=True, text=True, timeout=100, check=False)
+            capture_output=True, text=True, timeout=100, check=False, cwd=ctx.temp("fio"))
         same((p.returncode, p.stderr), (0, ""), f"fio {engine} direct={direct}")
 
 
