@@ -321,6 +321,8 @@ void block_unpin(struct node *n, struct block *b);
 void persist_items(struct node *n, const struct msg_item *items, size_t n_items);
 /* The ring has overwritten these. A callback of the SSD tier. */
 void persist_evicted(void *arg, const struct ssd_key *keys, size_t n_keys);
+/* The tier has not got what the master takes for a replica: tells the master. Not with a shard locked. */
+void persist_lost(struct node *n, uint64_t put_id, uint32_t index);
 /* Waits until none is on its way. Nothing new may come. */
 void persist_drain(struct node *n);
 

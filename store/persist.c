@@ -16,15 +16,51 @@ struct persist {
 	struct block *b; /* BLOCK_PERSIST and a pin keep it */
 };
 
+/* The master's word on what the ring lost: objects without any replica are gone. */
+static void evict_answer(void *arg, const struct msg *answer)
+{
+	struct node *n = arg;
+
+	for (size_t i = 0; i < answer->n_items; i++)
+		if (answer->items[i].flags & MSG_ITEM_GONE)
+			node_tell_gone(n, answer->items[i].put_id, 0, NULL);
+}
+
+/* Unless the version has gone by itself meanwhile, the master's route was stale. */
+static void lost_answer(void *arg, const struct msg *answer)
+{
+	struct node *n = arg;
+
+	count_add(n, stale_routes, answer->status == 0 && answer->n_items == 1 && answer->items[0].status == 0);
+	evict_answer(n, answer);
+}
+
+void persist_lost(struct node *n, uint64_t put_id, uint32_t index)
+{
+	struct msg *m = msg_new(MSG_SSD_EVICT);
+
+	/* Without memory for it the next who looks for that copy says so. */
+	if (!m || msg_alloc_items(m, 1) < 0) {
+		msg_free(m);
+		return;
+	}
+	m->items[0] = (struct msg_item){.put_id = put_id, .block = index};
+	node_call(n, m, lost_answer, n);
+}
+
 /* The persist is over: unpins, and frees a copy that is not wanted. committed: the master has the replica. */
 static void finish(struct persist *p, bool written, bool committed)
 {
 	struct node *n = p->n;
 	struct block *b = p->b;
-	struct block_shard *s = block_lock(n, b->put_id, b->index);
+	uint64_t put_id = b->put_id;
+	uint32_t index = b->index;
+	struct block_shard *s = block_lock(n, put_id, index);
+	/* A device that failed meanwhile has given notice of it, and that found no SSD copy here yet. */
+	bool there = committed && ssd_has(n->ssd, block_key(b));
 
 	b->flags &= ~(uint32_t)BLOCK_PERSIST;
-	if (committed)
+	if (there)
 		block_set_ssd(n, b, true);
 	if (written) {
 		if (committed)
@@ -39,6 +75,8 @@ static void finish(struct persist *p, bool written, bool committed)
 	block_settle(n, s, b);
 	pthread_mutex_unlock(&s->lock);
 	free(p);
+	if (committed && !there)
+		persist_lost(n, put_id, index);
 	/* Those who wait for room may find it evictable now. */
 	evict_check(n);
 	pthread_mutex_lock(&n->persist_lock);
@@ -157,24 +195,17 @@ void persist_drain(struct node *n)
 	pthread_mutex_unlock(&n->persist_lock);
 }
 
-/* The master's word on what the ring lost: objects without any replica are gone. */
-static void evict_answer(void *arg, const struct msg *answer)
-{
-	struct node *n = arg;
-
-	for (size_t i = 0; i < answer->n_items; i++)
-		if (answer->items[i].flags & MSG_ITEM_GONE)
-			node_tell_gone(n, answer->items[i].put_id, 0, NULL);
-}
-
 void persist_evicted(void *arg, const struct ssd_key *keys, size_t n_keys)
 {
 	struct node *n = arg;
 	struct msg *m = msg_new(MSG_SSD_EVICT);
 	size_t k = 0;
 
-	if (m && msg_alloc_items(m, n_keys) < 0)
-		m = msg_free(m);
+	/* Without memory for it they stay as they are here, too: the next hold or read of one finds out. */
+	if (!m || msg_alloc_items(m, n_keys) < 0) {
+		msg_free(m);
+		return;
+	}
 	for (size_t i = 0; i < n_keys; i++) {
 		uint64_t put_id = alias_resolve(n, keys[i].id);
 		struct block_shard *s = block_lock(n, put_id, keys[i].block);
@@ -184,13 +215,13 @@ void persist_evicted(void *arg, const struct ssd_key *keys, size_t n_keys)
 			block_set_ssd(n, b, false);
 			b->flags &= ~(uint32_t)BLOCK_HELD;
 			count_add(n, evictions_ssd, 1);
-			if (m && !(b->flags & BLOCK_DROP))
+			if (!(b->flags & BLOCK_DROP))
 				m->items[k++] = (struct msg_item){.put_id = b->put_id, .block = b->index};
 			block_settle(n, s, b);
 		}
 		pthread_mutex_unlock(&s->lock);
 	}
-	if (m && k) {
+	if (k) {
 		m->n_items = k;
 		node_call(n, m, evict_answer, n);
 	} else {

@@ -5,15 +5,18 @@
 
 #include "store/impl.h"
 
-/* Call with the shard locked. */
-static int hold_block(struct node *n, struct block *b, bool *from_ssd)
+/* -ESTALE: there is no replica of it here. Call with the shard locked; b may be gone then. */
+static int hold_block(struct node *n, struct block_shard *s, struct block *b, bool *from_ssd)
 {
 	if (!b || (b->flags & BLOCK_DROP) || !(b->flags & (BLOCK_MEM | BLOCK_SSD)))
 		return -ESTALE;
 	if (!(b->flags & BLOCK_MEM)) {
 		/* From here on the ring may not overwrite it. */
-		if (!block_hold_ssd(n, b))
+		if (!block_hold_ssd(n, b)) {
+			block_set_ssd(n, b, false);
+			block_settle(n, s, b);
 			return -ESTALE;
+		}
 		*from_ssd = true;
 	}
 	b->holders++;
@@ -52,6 +55,27 @@ struct version *version_new(struct node *n, const struct msg_attr *a, uint32_t b
 	return v;
 }
 
+/*
+ * One block more. That the tier lost one is told by a notice, and a notice can be lost: then the master still names
+ * the version, and whoever finds out here tells it, or nobody ever would.
+ */
+static int hold_next(struct version *v, bool *from_ssd)
+{
+	struct node *n = v->n;
+	uint32_t i = v->n_blocks;
+	struct block_shard *s = block_lock(n, v->put_id, i);
+	struct block *b = block_find(s, v->put_id, i);
+	bool dropped = b && (b->flags & BLOCK_DROP);
+	int r = hold_block(n, s, b, from_ssd);
+
+	if (r == 0)
+		v->blocks[v->n_blocks++] = b;
+	pthread_mutex_unlock(&s->lock);
+	if (r == -ESTALE && n->has_ssd && !dropped)
+		persist_lost(n, v->put_id, i);
+	return r;
+}
+
 static int hold(struct node *n, const struct msg_attr *a, struct version **ret, bool *from_ssd)
 {
 	uint64_t blocks = a->block_size ? block_count(a->size, a->block_size) : 0;
@@ -63,14 +87,8 @@ static int hold(struct node *n, const struct msg_attr *a, struct version **ret, 
 	v = version_new(n, a, (uint32_t)blocks);
 	if (!v)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < blocks && !r; i++) {
-		struct block_shard *s = block_lock(n, a->id, i);
-
-		v->blocks[i] = block_find(s, a->id, i);
-		r = hold_block(n, v->blocks[i], from_ssd);
-		v->n_blocks += r == 0;
-		pthread_mutex_unlock(&s->lock);
-	}
+	while (v->n_blocks < blocks && !r)
+		r = hold_next(v, from_ssd);
 	if (r < 0)
 		version_close(v);
 	else
@@ -156,7 +174,7 @@ static void take_block(struct read_op *op, struct block *b)
 
 static void read_waited(struct block_wait *w, int err);
 
-/* Runs until the read is complete (1), waits (0) or fails. heap: op may be kept. */
+/* Runs until the read is complete (1), waits (0) or fails. */
 static int read_step(struct read_op *op)
 {
 	while (op->left && op->r.n_iov < VERSION_READ_IOV) {

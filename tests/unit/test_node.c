@@ -140,16 +140,28 @@ static uint64_t ns_dir;
 /* The device under the node fails and waits when a test says so, and the test sees what the node asks the tier for. */
 static struct faulty faulty;
 static struct ssd_config ssd_asked;
+static struct ssd_store *ssd_store;
+static atomic_bool lose_notices; /* of what the ring has overwritten */
+
+static void tier_evicted(void *arg, const struct ssd_key *keys, size_t n)
+{
+	if (!atomic_load(&lose_notices))
+		ssd_asked.evicted(arg, keys, n);
+}
 
 int __real_ssd_store_open(const struct ssd_config *cfg, struct ssd_store **ret, struct errmsg *e);
 int __wrap_ssd_store_open(const struct ssd_config *cfg, struct ssd_store **ret, struct errmsg *e);
 int __wrap_ssd_store_open(const struct ssd_config *cfg, struct ssd_store **ret, struct errmsg *e)
 {
 	struct ssd_config c = *cfg;
+	int r;
 
 	ssd_asked = *cfg;
 	c.io = &faulty.ops;
-	return __real_ssd_store_open(&c, ret, e);
+	c.evicted = tier_evicted;
+	r = __real_ssd_store_open(&c, ret, e);
+	ssd_store = r ? NULL : *ret;
+	return r;
 }
 
 /* What passes between the node and its master. */
@@ -161,10 +173,13 @@ static struct {
 	atomic_bool keep_persist; /* the request to persist does not reach the node: it is kept */
 	struct msg_item kept;
 	atomic_bool has_kept;
+	atomic_bool lose_copy; /* the tier loses what is committed next, before the master has answered */
 } wire;
 
 static void wire_call(struct channel *ch, struct msg *req, channel_done_fn done, void *arg)
 {
+	if (req->type == MSG_SSD_COMMIT && atomic_exchange(&wire.lose_copy, false))
+		ssd_drop(ssd_store, (struct ssd_key){.id = req->items[0].put_id, .block = req->items[0].block});
 	channel_call(wire.real, req, done, arg);
 }
 
@@ -914,6 +929,56 @@ START_TEST(a_copy_needs_no_job)
 }
 END_TEST
 
+/* The ring overwrites a copy and nobody hears of it: who opens the value finds out, and its name goes. */
+START_TEST(a_lost_notice_is_made_up_for)
+{
+	struct node_entry e;
+	char name[16];
+
+	start(32 * MIB, 8 * MIB);
+	ck_assert_int_eq(put_value("a", 1, 1, MIB), 0);
+	await(stats().ssd_objects, 1);
+	ck_assert_int_eq(evict("a", NODE_TIER_DRAM), 0);
+	atomic_store(&lose_notices, true);
+	for (uint32_t i = 0; i < 16; i++) {
+		snprintf(name, sizeof(name), "f%u", i);
+		ck_assert_int_eq(put_value(name, i, 1, MIB), 0);
+	}
+	await(stats().persists, 17);
+	ck_assert_int_eq(lookup("a", &e), 0);
+	ck_assert_int_eq(get_value("a", 1), -ENOENT);
+	ck_assert_uint_gt(stats().stale_routes, 0);
+	for (uint32_t i = 0; i < 16; i++) {
+		snprintf(name, sizeof(name), "f%u", i);
+		ck_assert_int_eq(get_value(name, i), 1);
+		ck_assert_int_eq(unlink_name(name), 0);
+	}
+	check_empty();
+	stop();
+}
+END_TEST
+
+/* The device fails between the write and the master's answer: the copy in memory is the only one. */
+START_TEST(a_copy_is_lost_while_it_is_committed)
+{
+	start(32 * MIB, 32 * MIB);
+	atomic_store(&wire.lose_copy, true);
+	ck_assert_int_eq(put_value("a", 1, 1, MIB), 0);
+	await(stats().persists, 1);
+	/* What is committed later is answered later. */
+	ck_assert_int_eq(put_value("b", 2, 1, MIB), 0);
+	await(stats().persists, 2);
+	await(stats().ssd_objects, 1);
+	ck_assert_int_eq(evict("b", NODE_TIER_DRAM), 0);
+	ck_assert_int_eq(evict("a", NODE_TIER_DRAM), -EBUSY);
+	ck_assert_int_eq(get_value("a", 1), 1);
+	ck_assert_int_eq(unlink_name("a"), 0);
+	ck_assert_int_eq(unlink_name("b"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
 START_TEST(ssd_holds_what_memory_cannot)
 {
 	char name[16];
@@ -1255,6 +1320,8 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, the_backlog_has_its_limit);
 	tcase_add_test(tc, a_copy_needs_no_job);
+	tcase_add_test(tc, a_lost_notice_is_made_up_for);
+	tcase_add_test(tc, a_copy_is_lost_while_it_is_committed);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_set_tap(sr, "-");
