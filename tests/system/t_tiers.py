@@ -62,14 +62,21 @@ def read_value(path):
 
 
 class Reader(threading.Thread):
+    """Reads each value once, in an order of its own, among others that are asked for again and again."""
+
     def __init__(self, data, seed, stop, may_miss):
         super().__init__()
         self.data, self.rng, self.stopped, self.may_miss = data, random.Random(seed), stop, may_miss
         self.reads = self.misses = 0
         self.fault = None
+        self.todo = list(range(values()))
+        self.rng.shuffle(self.todo)
 
     def once(self):
-        i = min(int(self.rng.paretovariate(0.7)) - 1, 10**6) % values()
+        if self.todo and self.rng.random() < 0.5:
+            i = self.todo.pop()
+        else:
+            i = min(int(self.rng.paretovariate(0.7)) - 1, 10**6) % values()
         before = self.data.version[i]
         got = read_value(self.data.path(i))
         after = self.data.version[i]
@@ -87,10 +94,11 @@ class Reader(threading.Thread):
 
     def run(self):
         try:
-            while not self.stopped.is_set():
+            while not self.stopped.is_set() or self.todo:
                 self.once()
         except (Failed, OSError) as e:
             self.fault = str(e)
+            self.todo = []
             self.stopped.set()
 
 
