@@ -36,6 +36,7 @@ void block_index_fini(struct node *n)
 				next = b->next;
 				if (b->map)
 					segment_unmap(b->map, b->len);
+				free(b->reclaim);
 				free(b);
 			}
 		free(s->slots);
@@ -98,6 +99,12 @@ struct block *block_get(struct node *n, struct block_shard *s, uint64_t put_id, 
 	b = calloc(1, sizeof(*b));
 	if (!b)
 		return NULL;
+	/* Giving memory back must not need any. */
+	b->reclaim = malloc(sizeof(*b->reclaim));
+	if (!b->reclaim) {
+		free(b);
+		return NULL;
+	}
 	b->put_id = b->ssd_id = put_id;
 	b->index = index;
 	b->len = len;
@@ -124,6 +131,7 @@ static void block_free(struct node *n, struct block_shard *s, struct block *b)
 		alias_put(n, b->ssd_id);
 	if (b->drop)
 		drop_part_done(n, b->drop);
+	free(b->reclaim);
 	free(b);
 }
 
@@ -159,6 +167,8 @@ void block_has_memory(struct node *n, struct block *b, uint64_t alloc)
 	b->flags |= BLOCK_MEM;
 	count_add(n, mem_blocks, 1);
 	count_add(n, dram_used, segment_charge(b->len));
+	if (!b->reclaim)
+		b->reclaim = malloc(sizeof(*b->reclaim));
 	if (b->flags & (BLOCK_DROP | BLOCK_TEMP))
 		return;
 	pthread_mutex_lock(&n->policy_lock);
@@ -168,7 +178,9 @@ void block_has_memory(struct node *n, struct block *b, uint64_t alloc)
 
 void block_drop_memory(struct node *n, struct block *b, bool freed_notice)
 {
-	struct reclaim r = {
+	struct reclaim *r = b->reclaim ? b->reclaim : reclaim_new();
+
+	*r = (struct reclaim){
 	    .alloc = b->alloc,
 	    .bytes = segment_charge(b->len),
 	    .map = b->map,
@@ -176,7 +188,7 @@ void block_drop_memory(struct node *n, struct block *b, bool freed_notice)
 	    .drop = b->drop,
 	    .freed_notice = freed_notice,
 	};
-
+	b->reclaim = NULL;
 	pthread_mutex_lock(&n->policy_lock);
 	policy_remove(n->policy, &b->policy);
 	pthread_mutex_unlock(&n->policy_lock);
@@ -187,9 +199,9 @@ void block_drop_memory(struct node *n, struct block *b, bool freed_notice)
 	b->flags &= ~(uint32_t)(BLOCK_MEM | BLOCK_TEMP);
 	count_sub(n, mem_blocks, 1);
 	/* The drop is over only when the file is gone too. */
-	if (r.drop)
-		atomic_fetch_add(&r.drop->left, 1);
-	reclaim_push(n, &r);
+	if (b->drop)
+		atomic_fetch_add(&b->drop->left, 1);
+	reclaim_push(n, r);
 }
 
 void block_set_ssd(struct node *n, struct block *b, bool on)
@@ -300,10 +312,8 @@ bool block_all_present(struct node *n, const struct msg_attr *a)
 
 void drop_part_done(struct node *n, struct drop *d)
 {
-	struct reclaim r = {.drop = d};
-
 	if (atomic_fetch_sub(&d->left, 1) == 1)
-		reclaim_push(n, &r);
+		reclaim_push(n, &d->over);
 }
 
 void block_drop_version(struct node *n, uint64_t put_id, uint64_t n_blocks)
@@ -315,6 +325,7 @@ void block_drop_version(struct node *n, uint64_t put_id, uint64_t n_blocks)
 	if (d) {
 		d->put_id = put_id;
 		atomic_init(&d->left, 1);
+		d->over = (struct reclaim){.drop = d};
 	}
 	for (uint64_t i = 0; i < n_blocks; i++) {
 		struct block_shard *s = block_lock(n, put_id, (uint32_t)i);

@@ -24,8 +24,23 @@
 
 /* ---- reclaiming --------------------------------------------------------------------------------------------- */
 
-/* Unlinks, unmaps, and adds what the master must hear to the two messages. */
-static void reclaim_one(struct node *n, const struct reclaim *r, struct msg *freed, struct msg *acks)
+/* A failed malloc of a few bytes that free megabytes: they come sooner or later. */
+static void wait_memory(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+}
+
+struct reclaim *reclaim_new(void)
+{
+	struct reclaim *r;
+
+	while (!(r = malloc(sizeof(*r))))
+		wait_memory();
+	return r;
+}
+
+/* Unlinks, unmaps, and adds what the master must hear to the two messages. Frees the record. */
+static void reclaim_one(struct node *n, struct reclaim *r, struct msg *freed, struct msg *acks)
 {
 	if (r->alloc) {
 		if (r->map)
@@ -36,6 +51,7 @@ static void reclaim_one(struct node *n, const struct reclaim *r, struct msg *fre
 			freed->items[freed->n_items++].alloc = r->alloc;
 		if (r->drop)
 			drop_part_done(n, r->drop);
+		free(r);
 	} else {
 		acks->items[acks->n_items++].put_id = r->drop->put_id;
 		free(r->drop);
@@ -45,6 +61,7 @@ static void reclaim_one(struct node *n, const struct reclaim *r, struct msg *fre
 static void room_answer(void *arg, const struct msg *answer)
 {
 	space_freed(arg);
+	node_told(arg);
 }
 
 static struct msg *items_msg(enum msg_type type, size_t max)
@@ -61,7 +78,7 @@ static struct msg *items_msg(enum msg_type type, size_t max)
 static void send_or_free(struct node *n, struct msg *m)
 {
 	if (m && m->n_items)
-		node_call(n, m, room_answer, n);
+		node_tell(n, m, room_answer);
 	else
 		msg_free(m);
 }
@@ -76,16 +93,16 @@ static void reclaim_list(struct node *n, struct reclaim *r)
 		struct msg *acks = items_msg(MSG_DELETE_ACK, RECLAIM_BATCH);
 
 		if (!freed || !acks) {
-			/* Nothing can be said for want of memory: again, when there is some. */
+			/* Nothing can be said for want of memory. */
 			msg_free(freed);
 			msg_free(acks);
+			wait_memory();
 			continue;
 		}
 		for (int i = 0; r && i < RECLAIM_BATCH; i++) {
 			struct reclaim *next = r->next;
 
 			reclaim_one(n, r, freed, acks);
-			free(r);
 			r = next;
 		}
 		send_or_free(n, freed);
@@ -93,19 +110,15 @@ static void reclaim_list(struct node *n, struct reclaim *r)
 	}
 }
 
-void reclaim_push(struct node *n, const struct reclaim *r)
+void reclaim_push(struct node *n, struct reclaim *r)
 {
 	struct reclaimer *q = &n->reclaimer;
-	struct reclaim *copy;
 
-	/* A few bytes that free megabytes: they come sooner or later. */
-	while (!(copy = malloc(sizeof(*copy))))
-		;
-	*copy = *r;
-	copy->next = NULL;
+	r->next = NULL;
 	pthread_mutex_lock(&q->lock);
-	*q->tail = copy;
-	q->tail = &copy->next;
+	*q->tail = r;
+	q->tail = &r->next;
+	q->pushed++;
 	if (!q->busy)
 		pthread_cond_signal(&q->wake);
 	pthread_mutex_unlock(&q->lock);
@@ -114,10 +127,12 @@ void reclaim_push(struct node *n, const struct reclaim *r)
 void reclaim_flush(struct node *n)
 {
 	struct reclaimer *q = &n->reclaimer;
+	uint64_t mine;
 
 	pthread_mutex_lock(&q->lock);
-	while (q->head || q->busy)
-		pthread_cond_wait(&q->idle, &q->lock);
+	mine = q->pushed;
+	while (q->done < mine)
+		pthread_cond_wait(&q->progress, &q->lock);
 	pthread_mutex_unlock(&q->lock);
 }
 
@@ -549,13 +564,14 @@ static struct reclaim *wait_work(struct node *n, uint64_t until, bool *stop)
 	deadline_of(&ts, until);
 	pthread_mutex_lock(&q->lock);
 	q->busy = false;
-	if (!q->head)
-		pthread_cond_broadcast(&q->idle);
+	q->done = q->taken;
+	pthread_cond_broadcast(&q->progress);
 	while (!q->head && !q->kick && !q->stop && r != ETIMEDOUT)
 		r = pthread_cond_timedwait(&q->wake, &q->lock, &ts);
 	list = q->head;
 	q->head = NULL;
 	q->tail = &q->head;
+	q->taken = q->pushed;
 	q->kick = false;
 	q->busy = true;
 	*stop = q->stop && !list;
@@ -598,7 +614,7 @@ static void *evictor_thread(void *arg)
 	return NULL;
 }
 
-int evict_start(struct node *n)
+void evict_init(struct node *n)
 {
 	pthread_condattr_t attr;
 
@@ -608,20 +624,47 @@ int evict_start(struct node *n)
 	pthread_cond_init(&n->space.freed, &attr);
 	pthread_mutex_init(&n->reclaimer.lock, NULL);
 	pthread_cond_init(&n->reclaimer.wake, &attr);
-	pthread_cond_init(&n->reclaimer.idle, NULL);
+	pthread_cond_init(&n->reclaimer.progress, NULL);
 	pthread_condattr_destroy(&attr);
 	n->reclaimer.tail = &n->reclaimer.head;
-	return -pthread_create(&n->evictor, NULL, evictor_thread, n);
+}
+
+int evict_start(struct node *n)
+{
+	int r = pthread_create(&n->evictor, NULL, evictor_thread, n);
+
+	n->evictor_runs = !r;
+	return -r;
 }
 
 void evict_stop(struct node *n)
 {
+	if (!n->evictor_runs)
+		return;
 	pthread_mutex_lock(&n->reclaimer.lock);
 	n->reclaimer.stop = true;
 	pthread_cond_signal(&n->reclaimer.wake);
 	pthread_mutex_unlock(&n->reclaimer.lock);
 	pthread_join(n->evictor, NULL);
-	pthread_cond_destroy(&n->reclaimer.idle);
+	n->evictor_runs = false;
+}
+
+void evict_drain(struct node *n)
+{
+	struct reclaimer *q = &n->reclaimer;
+
+	while (q->head) {
+		struct reclaim *list = q->head;
+
+		q->head = NULL;
+		q->tail = &q->head;
+		reclaim_list(n, list);
+	}
+}
+
+void evict_fini(struct node *n)
+{
+	pthread_cond_destroy(&n->reclaimer.progress);
 	pthread_cond_destroy(&n->reclaimer.wake);
 	pthread_mutex_destroy(&n->reclaimer.lock);
 	pthread_cond_destroy(&n->space.freed);

@@ -17,8 +17,8 @@
  *   put.work  >  overlay.lock  >  put.lock  >  block_shard.lock  >  node.policy_lock
  *
  * The evictor walks the policy and looks at blocks, against the order: it tries the shard's lock and passes by.
- * Leaves, taken under any of them: names.lock, reclaimer.lock, space.lock, persist_lock, alias_lock and what the SSD
- * tier, the work queue and the channel lock inside.
+ * Leaves, taken under any of them: names.lock, reclaimer.lock, space.lock, persist_lock, alias_lock, tell_lock and what
+ * the SSD tier, the work queue and the channel lock inside.
  */
 #ifndef STORE_IMPL_H
 #define STORE_IMPL_H
@@ -69,6 +69,7 @@ struct block {
 	void *map;		    /* of the memory file, read-only, or NULL; lives while pinned */
 	struct block_wait *waiters; /* for the refill */
 	struct drop *drop;	    /* whom to tell when it is gone */
+	struct reclaim *reclaim;    /* made ahead for the end of the memory copy; NULL: to be made then */
 	uint32_t index;		    /* number in its version */
 	uint32_t flags;
 	uint32_t holders; /* struct version that have it */
@@ -79,12 +80,6 @@ struct block {
 struct block_wait {
 	struct block_wait *next;
 	void (*fn)(struct block_wait *w, int err);
-};
-
-/* A version that the master dropped, until all its blocks here are gone. */
-struct drop {
-	uint64_t put_id;
-	atomic_uint left; /* blocks, and one for the one who drops */
 };
 
 struct block_shard {
@@ -139,13 +134,21 @@ struct reclaim {
 	bool freed_notice; /* tell the master that the allocation is free */
 };
 
+/* A version that the master dropped, until all its blocks here are gone. */
+struct drop {
+	uint64_t put_id;
+	atomic_uint left; /* blocks, and one for the one who drops */
+	struct reclaim over;
+};
+
 struct reclaimer {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct reclaim *head, **tail; /* lock */
+	uint64_t pushed, taken, done; /* lock: records so far */
 	bool kick, stop;	      /* lock */
 	bool busy;		      /* lock: the thread works on what it took */
-	pthread_cond_t idle;
+	pthread_cond_t progress;      /* done moved */
 };
 
 struct node_counters {
@@ -165,8 +168,9 @@ struct node_counters {
 struct node {
 	struct channel *ch;
 	uint64_t tomb_tag;
-	bool started;	      /* node_start() came to its end */
-	atomic_bool stopping; /* node_stop() has begun: no new jobs */
+	bool joined; /* the master has taken it in */
+	bool evictor_runs;
+	atomic_bool stopping; /* events_lock to write: node_stop() has begun, no new jobs */
 	struct segment *seg;
 	uint64_t capacity;
 	struct ssd_store *ssd; /* NULL: no SSD tier */
@@ -191,6 +195,10 @@ struct node {
 	unsigned persist_running;    /* persist_lock: struct persist that there are */
 	pthread_cond_t persist_idle; /* persist_running fell to 0 */
 
+	pthread_mutex_t tell_lock;
+	unsigned telling;	  /* tell_lock: answers that node_told() has not been called for */
+	pthread_cond_t tell_idle; /* telling fell to 0 */
+
 	pthread_mutex_t alias_lock;
 	struct list aliases; /* alias_lock */
 	atomic_uint n_aliases;
@@ -204,8 +212,9 @@ struct node {
 
 /* ---- node.c ------------------------------------------------------------------------------------------------- */
 
-/* Sends a request. done may be NULL. */
-void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg);
+/* node_call() with the node as arg; node_stop() waits until done has ended with node_told(). */
+void node_tell(struct node *n, struct msg *req, channel_done_fn done);
+void node_told(struct node *n);
 /*
  * Sends and waits; not on a thread of the channel. Returns the status. *ret_answer (may be NULL) is a copy with its
  * items, set whenever an answer came; the caller frees it.
@@ -328,8 +337,13 @@ void persist_drain(struct node *n);
 
 /* ---- evict.c ------------------------------------------------------------------------------------------------ */
 
+void evict_init(struct node *n);
 int evict_start(struct node *n);
+/* Ends the thread, if it runs; the locks stay, and what is still pushed waits for evict_drain(). */
 void evict_stop(struct node *n);
+/* Reclaims what was pushed since. No other thread may push. */
+void evict_drain(struct node *n);
+void evict_fini(struct node *n);
 /* The master's ledger may have fallen: those who wait try again. */
 void space_freed(struct node *n);
 /* Evicts or drops what node_evict() is asked for. Waits: for jobs only. */
@@ -341,8 +355,10 @@ void evict_check(struct node *n);
  * SPACE_WAIT_NS at most. Waits: for jobs only.
  */
 int space_call(struct node *n, struct msg *(*make)(void *arg), void *arg, uint64_t bytes, struct msg **ret_answer);
-/* Hands memory over to be unlinked and unmapped. */
-void reclaim_push(struct node *n, const struct reclaim *r);
+/* Never NULL: waits for memory. */
+struct reclaim *reclaim_new(void);
+/* Hands memory over to be unlinked and unmapped. Takes over r, which is malloc'ed or that of a drop. */
+void reclaim_push(struct node *n, struct reclaim *r);
 /* Waits until what was pushed before is done. */
 void reclaim_flush(struct node *n);
 

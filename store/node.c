@@ -19,6 +19,30 @@ void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg)
 	channel_call(n->ch, req, done, arg);
 }
 
+void node_tell(struct node *n, struct msg *req, channel_done_fn done)
+{
+	pthread_mutex_lock(&n->tell_lock);
+	n->telling++;
+	pthread_mutex_unlock(&n->tell_lock);
+	node_call(n, req, done, n);
+}
+
+void node_told(struct node *n)
+{
+	pthread_mutex_lock(&n->tell_lock);
+	if (!--n->telling)
+		pthread_cond_broadcast(&n->tell_idle);
+	pthread_mutex_unlock(&n->tell_lock);
+}
+
+static void wait_told(struct node *n)
+{
+	pthread_mutex_lock(&n->tell_lock);
+	while (n->telling)
+		pthread_cond_wait(&n->tell_idle, &n->tell_lock);
+	pthread_mutex_unlock(&n->tell_lock);
+}
+
 struct call_wait {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -113,13 +137,16 @@ void node_tell_gone(struct node *n, uint64_t put_id, uint64_t dir, const char *n
 	if (put_id)
 		names_forget_id(n, put_id);
 	/* Without memory the kernel learns it at its next open, which comes to us. */
-	if (!g || atomic_load(&n->stopping)) {
-		free(g);
+	if (!g)
 		return;
-	}
 	g->n = n;
 	g->put_id = put_id;
-	workq_submit(n->wq, &g->work, gone_job);
+	pthread_rwlock_rdlock(&n->events_lock);
+	if (atomic_load(&n->stopping))
+		free(g);
+	else
+		workq_submit(n->wq, &g->work, gone_job);
+	pthread_rwlock_unlock(&n->events_lock);
 }
 
 static void notice(void *arg, const struct msg *m)
@@ -149,11 +176,8 @@ void node_ssd_room(struct node *n, uint64_t *ret_capacity, uint64_t *ret_used)
 {
 	struct ssd_stats s = {0};
 
-	/* The evictor asks until it ends, which is after the tier is closed. */
-	pthread_mutex_lock(&n->persist_lock);
-	if (n->has_ssd && !atomic_load(&n->stopping))
+	if (n->ssd)
 		ssd_stats(n->ssd, &s);
-	pthread_mutex_unlock(&n->persist_lock);
 	*ret_capacity = s.capacity;
 	if (ret_used)
 		*ret_used = s.used;
@@ -173,6 +197,7 @@ static int join(struct node *n, const struct node_config *cfg, struct errmsg *e)
 	m->u.join.kv_ssd_storage = n->ssd != NULL;
 	strncpy(m->u.join.instance_key, cfg->instance_key, sizeof(m->u.join.instance_key) - 1);
 	r = node_call_wait(n, m, &answer);
+	n->joined = r == 0;
 	if (r == 0)
 		n->tomb_tag = answer->u.join.tomb_tag;
 	else
@@ -235,11 +260,8 @@ static int open_segment(struct node *n, const struct node_config *cfg, struct er
 	return 0;
 }
 
-/* Memory structures and threads that need nothing from outside. */
-static int init_parts(struct node *n, const struct node_config *cfg)
+static void init_locks(struct node *n)
 {
-	int r;
-
 	pthread_mutex_init(&n->policy_lock, NULL);
 	pthread_rwlock_init(&n->events_lock, NULL);
 	pthread_mutex_init(&n->persist_lock, NULL);
@@ -248,7 +270,16 @@ static int init_parts(struct node *n, const struct node_config *cfg)
 	list_init(&n->overlay.puts);
 	pthread_mutex_init(&n->alias_lock, NULL);
 	list_init(&n->aliases);
-	r = block_index_init(n);
+	pthread_mutex_init(&n->tell_lock, NULL);
+	pthread_cond_init(&n->tell_idle, NULL);
+	evict_init(n);
+}
+
+/* Memory structures and threads that need nothing from outside. */
+static int init_parts(struct node *n, const struct node_config *cfg)
+{
+	int r = block_index_init(n);
+
 	if (r == 0)
 		r = names_init(n, cfg->name_cache ? cfg->name_cache : NAME_CACHE_DEFAULT);
 	if (r < 0)
@@ -266,6 +297,7 @@ int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *
 	if (!n)
 		return errmsg_set(e, -ENOMEM, "out of memory");
 	n->ch = cfg->master;
+	init_locks(n);
 	r = open_segment(n, cfg, e);
 	if (r < 0)
 		goto fail;
@@ -287,7 +319,6 @@ int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *
 		errmsg_set(e, r, "cannot start a thread: %s", strerror(-r));
 		goto fail;
 	}
-	n->started = true;
 	*ret = n;
 	return 0;
 fail:
@@ -295,34 +326,46 @@ fail:
 	return r;
 }
 
-struct node *node_stop(struct node *n)
+static void leave(struct node *n)
 {
-	struct msg *m;
+	struct msg *m = n->joined ? msg_new(MSG_LEAVE) : NULL;
 
-	if (!n)
-		return NULL;
-	/* First the sources of new work run dry, each while what it needs still stands. */
-	pthread_mutex_lock(&n->persist_lock);
+	if (m)
+		node_call_wait(n, m, NULL);
+	n->ch->set_notice(n->ch, NULL, NULL);
+}
+
+/* The sources of new work run dry, each while what it needs still stands. */
+static void run_dry(struct node *n)
+{
+	pthread_rwlock_wrlock(&n->events_lock);
+	n->events = (struct node_events){0};
 	atomic_store(&n->stopping, true);
-	pthread_mutex_unlock(&n->persist_lock);
-	node_set_events(n, &(struct node_events){0});
-	if (n->started) {
-		m = msg_new(MSG_LEAVE);
-		if (m)
-			node_call_wait(n, m, NULL);
-		n->ch->set_notice(n->ch, NULL, NULL);
-	}
+	pthread_rwlock_unlock(&n->events_lock);
+	leave(n);
 	n->wq = workq_free(n->wq);
+	/* The evictor looks at the SSD tier: it ends first. What the tier still lets go of is reclaimed here. */
+	evict_stop(n);
 	if (n->ssd) {
 		persist_drain(n);
 		n->ssd = ssd_store_close(n->ssd);
 	}
-	if (n->started)
-		evict_stop(n);
+	evict_drain(n);
+	wait_told(n);
+}
+
+struct node *node_stop(struct node *n)
+{
+	if (!n)
+		return NULL;
+	run_dry(n);
+	evict_fini(n);
 	names_fini(n);
 	block_index_fini(n);
 	policy_free(n->policy);
 	segment_close(n->seg);
+	pthread_cond_destroy(&n->tell_idle);
+	pthread_mutex_destroy(&n->tell_lock);
 	pthread_mutex_destroy(&n->alias_lock);
 	pthread_mutex_destroy(&n->overlay.lock);
 	pthread_cond_destroy(&n->persist_idle);

@@ -24,6 +24,7 @@ static void evict_answer(void *arg, const struct msg *answer)
 	for (size_t i = 0; i < answer->n_items; i++)
 		if (answer->items[i].flags & MSG_ITEM_GONE)
 			node_tell_gone(n, answer->items[i].put_id, 0, NULL);
+	node_told(n);
 }
 
 /* Unless the version has gone by itself meanwhile, the master's route was stale. */
@@ -45,7 +46,7 @@ void persist_lost(struct node *n, uint64_t put_id, uint32_t index)
 		return;
 	}
 	m->items[0] = (struct msg_item){.put_id = put_id, .block = index};
-	node_call(n, m, lost_answer, n);
+	node_tell(n, m, lost_answer);
 }
 
 /* The persist is over: unpins, and frees a copy that is not wanted. committed: the master has the replica. */
@@ -223,7 +224,7 @@ void persist_evicted(void *arg, const struct ssd_key *keys, size_t n_keys)
 	}
 	if (k) {
 		m->n_items = k;
-		node_call(n, m, evict_answer, n);
+		node_tell(n, m, evict_answer);
 	} else {
 		msg_free(m);
 	}

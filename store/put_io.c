@@ -73,6 +73,7 @@ void put_forget_files(struct put *p)
 static void revoke_answer(void *arg, const struct msg *m)
 {
 	space_freed(arg);
+	node_told(arg);
 }
 
 void put_discard_files(struct put *p)
@@ -88,7 +89,7 @@ void put_discard_files(struct put *p)
 		return;
 	m->u.put.ticket = ticket;
 	count_add(p->n, puts_revoked, 1);
-	node_call(p->n, m, revoke_answer, p->n);
+	node_tell(p->n, m, revoke_answer);
 }
 
 void put_discard(struct put *p)
