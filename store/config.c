@@ -179,8 +179,6 @@ int config_check(const struct config *c, struct errmsg *e)
 		return errmsg_set(e, -EINVAL,
 				  CONFIG_SPEC "." CONFIG_LIMITS " is set but " CONFIG_POOL
 					      ".dram is 0: who contributes no memory cannot contribute SSD");
-	if (c->block_size % 4096)
-		return errmsg_set(e, -EINVAL, "block_size %" PRIu64 " is not a multiple of 4096", c->block_size);
 	path = config_control_path(c);
 	if (!path)
 		return errmsg_set(e, -ENOMEM, "no memory");

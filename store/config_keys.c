@@ -31,7 +31,7 @@ const struct config_key config_keys[] = {
     {"control_socket", NULL, CONFIG_PATH, FIELD(control_socket), 0, 0, true, false},
     {"control_mode", NULL, CONFIG_MODE, FIELD(control_mode), 0, 0777, false, false},
     {"auto_namespace", NULL, CONFIG_BOOL, FIELD(auto_namespace), 0, 0, false, false},
-    {"block_size", NULL, CONFIG_SIZE, FIELD(block_size), 4096, GIB, false, false},
+    {"block_size", NULL, CONFIG_BLOCK, FIELD(block_size), 4096, GIB, false, false},
     {"negative_timeout", NULL, CONFIG_TIME, FIELD(negative_timeout), 0, HOUR, false, false},
     {"entry_timeout", NULL, CONFIG_TIME, FIELD(entry_timeout), 0, DAY, false, false},
     {"fuse_threads", NULL, CONFIG_COUNT, FIELD(fuse_threads), 0, 256, false, false},
@@ -80,6 +80,7 @@ const char *config_type_words(enum config_type type)
 	case CONFIG_PATH:
 		return "a path";
 	case CONFIG_SIZE:
+	case CONFIG_BLOCK:
 		return "a size";
 	case CONFIG_TIME:
 		return "a time";
@@ -259,7 +260,7 @@ static int check_range(const struct config_key *key, const char *text, uint64_t 
 
 	if (v >= key->min && v <= key->max)
 		return 0;
-	if (key->type == CONFIG_SIZE) {
+	if (key->type == CONFIG_SIZE || key->type == CONFIG_BLOCK) {
 		size_format(key->min, min, sizeof(min));
 		size_format(key->max, max, sizeof(max));
 	} else if (key->type == CONFIG_TIME) {
@@ -279,6 +280,7 @@ static int read_number(const struct config_key *key, const char *text, uint64_t 
 
 	switch (key->type) {
 	case CONFIG_SIZE:
+	case CONFIG_BLOCK:
 		r = config_read_size(text, 0, &v, e);
 		break;
 	case CONFIG_TIME:
@@ -293,6 +295,8 @@ static int read_number(const struct config_key *key, const char *text, uint64_t 
 	}
 	if (r == 0)
 		r = check_range(key, text, v, e);
+	if (r == 0 && key->type == CONFIG_BLOCK && (v & (v - 1)))
+		r = errmsg_set(e, -EINVAL, "\"%s\" is not a power of two", config_shown(text));
 	if (r == 0)
 		*ret = v;
 	return r;

@@ -14,7 +14,8 @@ enum config_type {
 	CONFIG_NAME, /* one path component */
 	CONFIG_PATH, /* absolute */
 	CONFIG_SIZE,
-	CONFIG_TIME, /* milliseconds */
+	CONFIG_BLOCK, /* a size that is a power of two */
+	CONFIG_TIME,  /* milliseconds */
 	CONFIG_COUNT,
 	CONFIG_BOOL,
 	CONFIG_MODE, /* permission bits, octal */

@@ -215,6 +215,8 @@ static const struct {
     {"fuse_threads: 18446744073709551617\n",
      "fluxkv.yaml:1: fuse_threads: \"18446744073709551617\" is not a whole number"},
     {"block_size: 1KB\n", "fluxkv.yaml:1: block_size: \"1KB\" is not between 4 KiB and 1 GiB"},
+    {"block_size: 48MB\n", "fluxkv.yaml:1: block_size: \"48MB\" is not a power of two"},
+    {"log_level: info\nblock_size: 12288\n", "fluxkv.yaml:2: block_size: \"12288\" is not a power of two"},
     {"negative_timeout: -1\n",
      "fluxkv.yaml:1: negative_timeout: \"-1\" is not a time; write seconds (0.1) or a number with ms, s, m or h"},
     {"negative_timeout: 5 weeks\n",
@@ -370,12 +372,12 @@ START_TEST(test_check)
 	ck_assert_str_eq(e.text,
 			 "fluxonkv_spec.large_limit_size is set but contribute_to_cluster_pool_size.dram is 0: who "
 			 "contributes no memory cannot contribute SSD");
-	ck_assert_int_eq(options("dram=1GB,block_size=5000"), 0);
-	ck_assert_int_eq(config_check(&c, &e), -EINVAL);
-	ck_assert_str_eq(e.text, "block_size 5000 is not a multiple of 4096");
+	ck_assert_int_eq(options("dram=1GB,block_size=5000"), -EINVAL);
+	ck_assert_str_eq(e.text, "-o block_size: \"5000\" is not a power of two");
 	ck_assert_int_eq(
-	    options("block_size=8192,run_dir=/a23456789012345678901234567890123456789012345678901234567890123456"
-		    "78901234567890123456789012345678,instance=i"),
+	    options(
+		"dram=1GB,block_size=8192,run_dir=/a23456789012345678901234567890123456789012345678901234567890123456"
+		"78901234567890123456789012345678,instance=i"),
 	    0);
 	ck_assert_int_eq(config_check(&c, &e), -ENAMETOOLONG);
 	ck_assert_ptr_nonnull(strstr(e.text, "a socket's path has at most 107"));
