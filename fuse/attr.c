@@ -297,12 +297,15 @@ static void truncated_cb(void *arg, int err)
 {
 	struct attr_op *o = arg;
 
-	if (err)
+	if (err) {
+		hold_give_up(&o->hold);
+		o->hold = (struct hold){0};
 		op_err(&o->op, err);
-	else if (o->hold.put && !atomic_load(&o->inode->i_writers))
+	} else if (o->hold.put && !atomic_load(&o->inode->i_writers)) {
 		put_flush(o->hold.put, false, truncate_published_cb, o);
-	else
+	} else {
 		set_rest(o);
+	}
 }
 
 static void set_size(struct attr_op *o, const struct fuse_file_info *fi)

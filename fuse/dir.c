@@ -175,7 +175,8 @@ static void mknod_op_fini(struct op *op)
 {
 	struct mknod_op *o = container_of(op, struct mknod_op, n.op);
 
-	hold_release(&(struct hold){.put = o->put, .writer = true});
+	/* Published by now, unless that failed. */
+	hold_give_up(&(struct hold){.put = o->put, .writer = true});
 }
 
 static void mknod_published_cb(void *arg, int err)

@@ -67,14 +67,24 @@ static void ignore_err(void *arg, int err)
 {
 }
 
+void put_give_up(struct put *p)
+{
+	put_flush(p, true, ignore_err, NULL);
+}
+
+void handle_give_up(struct fs *fs, struct handle *h)
+{
+	if (h && h->h_put && h->h_writer)
+		put_give_up(h->h_put);
+	handle_unref(fs, h);
+}
+
 /* No op is left: each handle has the kernel's reference alone. */
 void handles_free_all(struct fs *fs)
 {
 	while (!list_empty(&fs->handles)) {
 		struct handle *h = list_first(&fs->handles, struct handle, h_link);
 
-		if (h->h_put && h->h_writable)
-			put_flush(h->h_put, true, ignore_err, NULL);
-		handle_unref(fs, h);
+		handle_give_up(fs, h);
 	}
 }

@@ -80,7 +80,7 @@ static void hold_and_answer(struct lookup_op *o, struct hold *h, const struct ms
 	int r = retry_hold(o->n.op.op_fs, o->n.op.op_tid, o->n.dir, o->n.name, h);
 
 	if (r < 0) {
-		hold_release(h);
+		hold_give_up(h);
 		if (put)
 			put_unref(put);
 		op_err(&o->n.op, r);

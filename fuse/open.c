@@ -27,8 +27,8 @@ static void open_op_fini(struct op *op)
 {
 	struct open_op *o = container_of(op, struct open_op, n.op);
 
-	handle_unref(op->op_fs, o->handle);
-	hold_release(&o->joined);
+	handle_give_up(op->op_fs, o->handle);
+	hold_give_up(&o->joined);
 }
 
 static bool wants_write(int flags)
@@ -68,7 +68,7 @@ static struct handle *new_put_handle(struct open_op *o, struct inode *i, const s
 	struct msg_attr a;
 
 	if (!h) {
-		hold_release(hold);
+		hold_give_up(hold);
 		return NULL;
 	}
 	set_io_mode(o, h);
@@ -94,7 +94,7 @@ static void give_out(struct open_op *o)
 
 	o->handle = NULL;
 	if (op_open(&o->n.op, &fi))
-		handle_unref(fs, h);
+		handle_give_up(fs, h);
 }
 
 /* ---- published versions ------------------------------------------------------------------------------------- */
@@ -208,7 +208,7 @@ static void open_private(fuse_req_t req, struct inode *i, struct fuse_file_info 
 	o = r < 0 ? NULL : op_new(req, sizeof(*o), "open", i->i_id);
 	if (!o) {
 		inode_unref(fs->inodes, i);
-		hold_release(&hold);
+		hold_give_up(&hold);
 		if (r < 0)
 			req_err(req, r);
 		return;
@@ -262,7 +262,7 @@ static void answer_create(struct open_op *o, struct put *put, const char *name)
 
 	put_getattr(put, &a);
 	if (make_entry(fs, &a, put_ref(put), o->n.dir, name, &e, &i) < 0) {
-		hold_release(&hold);
+		hold_give_up(&hold);
 		op_err(&o->n.op, -ENOMEM);
 		return;
 	}
@@ -276,7 +276,7 @@ static void answer_create(struct open_op *o, struct put *put, const char *name)
 	}
 	fi = o->fi;
 	if (op_create(&o->n.op, &e, &fi)) {
-		handle_unref(fs, h);
+		handle_give_up(fs, h);
 		inode_forget(fs->inodes, a.id, 1);
 	}
 }

@@ -54,15 +54,10 @@ struct retries *retries_new(void)
 	return r;
 }
 
-static void ignore_err(void *arg, int err)
+void hold_give_up(const struct hold *h)
 {
-}
-
-/* The thread never came: a private version that was made for it alone is given up, not published. */
-static void hold_expire(const struct hold *h)
-{
-	if (h->put)
-		put_flush(h->put, true, ignore_err, NULL);
+	if (h->put && h->writer)
+		put_give_up(h->put);
 	hold_release(h);
 }
 
@@ -285,7 +280,7 @@ static void drop_all(struct list *old)
 	{
 		struct retry *t = container_of(l, struct retry, link);
 
-		hold_expire(&t->hold);
+		hold_give_up(&t->hold); /* the thread never came */
 		free(t);
 	}
 }

@@ -345,4 +345,58 @@ def half_written_files_of_a_dead_daemon_are_not_there(ctx):
     d.stop()
 
 
+CUT_OFF = """
+import os, sys
+print("opening", flush=True)
+os.open(sys.argv[1], int(sys.argv[2]))
+print("opened", flush=True)
+"""
+
+
+def fill_with_private_bytes(fd):
+    """Until nothing more fits, to the last page."""
+    at = 0
+    for step in (MIB, 4096):
+        with contextlib.suppress(OSError):
+            while at < 1024 * MIB:
+                at += os.pwrite(fd, bytes(step), at)
+    return at
+
+
+@test(fluxkv=True, timeout=120)
+def killed_while_it_opens(ctx):
+    """A task whose open waits for memory is gone as soon as it is killed, and its open leaves nothing behind."""
+    d = ctx.daemon(dram="64MB", log_allowed="no room for").start()
+    kinds = {"new": os.O_CREAT, "truncated": os.O_CREAT | os.O_TRUNC, "exclusive": os.O_CREAT | os.O_EXCL}
+    for how in kinds:
+        os.makedirs(f"{d.mnt}/ns/{how}") # one each: the kernel lets one task at a time make a name
+    fd = os.open(f"{d.mnt}/ns/full", os.O_CREAT | os.O_WRONLY)
+    fill_with_private_bytes(fd)
+    ps = [subprocess.Popen([sys.executable, "-c", CUT_OFF, f"{d.mnt}/ns/{how}/f", str(flags | os.O_WRONLY)],
+                           stdout=subprocess.PIPE) for how, flags in kinds.items()]
+    for p in ps:
+        same(p.stdout.readline(), b"opening\n", "a task that opens")
+    wait_for(lambda: d.number("fs", "in_flight") == 3, "three opens wait", 3, 0.005)
+    time.sleep(0.1)
+    same(d.number("fs", "in_flight"), 3, "opens that still wait")
+    interrupted, started = d.number("fs", "interrupted"), time.monotonic()
+    for p in ps:
+        p.kill()
+    for p in ps:
+        p.wait(3 * SLOW)
+    took = time.monotonic() - started
+    check(took < 0.5 * SLOW, f"killed tasks have hung for {took:.2f} s")
+    same(b"".join(p.stdout.read() for p in ps), b"", "what they said when they were open")
+    same(d.number("fs", "interrupted") - interrupted, 3, "interrupted requests")
+    # Room comes, so what they began goes on to its end.
+    same(d.number("fs", "in_flight"), 3, "opens that the node still works at")
+    os.ftruncate(fd, 0)
+    os.close(fd)
+    wait_for(lambda: not d.number("fs", "in_flight") and not d.number("now", "private_versions"), "they are over", 5)
+    same([os.listdir(f"{d.mnt}/ns/{how}") for how in kinds], [[], [], []], "names")
+    same(d.number("puts", "no_space"), 2, "calls that got no room, both of the one who filled it")
+    d.check_empty()
+    d.stop()
+
+
 run(globals())
