@@ -109,13 +109,10 @@ static int lock_instance(struct daemon *d, struct errmsg *e)
 /* In the background standard error goes to the log from here on; the person is told through the pipe. */
 static int open_log(struct daemon *d, struct errmsg *e)
 {
-	int fd, r;
+	int fd;
 
 	if (!d->ready->background)
 		return 0;
-	r = places_expect(&d->places, d->log_path, e);
-	if (r)
-		return r;
 	fd = open(d->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
 	if (fd < 0)
 		return errmsg_set(e, -errno, "%s: %s", d->log_path, strerror(errno));
@@ -196,6 +193,8 @@ static int prepare(struct daemon *d, struct errmsg *e)
 		r = check_descriptors(&d->cfg, e);
 	if (!r)
 		r = lock_instance(d, e);
+	if (!r && d->ready->background)
+		r = places_expect(&d->places, d->log_path, e);
 	if (!r)
 		r = open_log(d, e);
 	if (!r)

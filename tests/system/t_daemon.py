@@ -50,10 +50,12 @@ def the_log(ctx):
     log, pid = f"{d.run_dir}/{d.instance}/fluxkvd.log", pid_of(d)
     same(os.stat(log).st_mode & 0o777, 0o640, "its mode")
     check(re.search(r"^\d{4}-\d\d-\d\dT[\d:.]+ info: .*serving", log_of(d), re.M), log_of(d))
-    # Rotated: moved away, then SIGHUP.
-    os.rename(log, f"{log}.1")
-    os.kill(pid, signal.SIGHUP)
-    wait_for(lambda: os.path.exists(log) and "reload" in log_of(d), "the log is opened anew", 5)
+    # Rotated, many times: moved away, then SIGHUP.
+    for i in range(40):
+        os.rename(log, f"{log}.1")
+        os.kill(pid, signal.SIGHUP)
+        wait_for(lambda: os.path.exists(log) and "nothing changed" in log_of(d), f"the log is opened anew, {i}", 5)
+        same(re.findall(r" warn: .*", log_of(d)), [], f"warnings after rotation {i}")
     os.kill(pid, signal.SIGTERM)
     ends(pid)
     check("stopping" in log_of(d), log_of(d))
