@@ -269,6 +269,7 @@ static int start_node(struct daemon *d, struct errmsg *e)
 	    .ssd_shards = (unsigned)c->ssd_shards,
 	    .ssd_retry_seconds = (unsigned)(c->ssd_retry / 1000),
 	    .persist_backlog = c->persist_backlog,
+	    .put_deadline_ms = c->put_deadline,
 	};
 	int r;
 

@@ -551,8 +551,6 @@ static void heartbeat(struct node *n)
 	node_call(n, m, NULL, NULL);
 }
 
-#define RENEW_BEATS 15 /* well within the 60 s that a put may be silent */
-
 /* Waits for work. Returns the list to reclaim; *stop when there will be no more. */
 static struct reclaim *wait_work(struct node *n, uint64_t until, bool *stop)
 {
@@ -584,7 +582,7 @@ static void *evictor_thread(void *arg)
 	struct node *n = arg;
 	struct victims v = {.n = n, .max = VICTIMS_MAX};
 	uint64_t beat = clock_ns() + HOUSEKEEPING_NS, until = beat;
-	unsigned beats = 0;
+	uint64_t renew = clock_ns() + n->renew_ns;
 	bool stop, waiting;
 
 	v.b = calloc(VICTIMS_MAX, sizeof(*v.b));
@@ -598,8 +596,10 @@ static void *evictor_thread(void *arg)
 		now = clock_ns();
 		if (now >= beat) {
 			heartbeat(n);
-			if (++beats % RENEW_BEATS == 0)
+			if (now >= renew) {
 				put_renew_all(n);
+				renew = now + n->renew_ns;
+			}
 			beat = now + HOUSEKEEPING_NS;
 		}
 		until = beat;

@@ -173,6 +173,7 @@ struct node {
 	atomic_bool stopping; /* events_lock to write: node_stop() has begun, no new jobs */
 	struct segment *seg;
 	uint64_t capacity;
+	uint64_t renew_ns;     /* from one sign of life of the private versions to the next */
 	struct ssd_store *ssd; /* NULL: no SSD tier */
 	bool has_ssd;	       /* whether there is one; does not change */
 	struct workq *wq;

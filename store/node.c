@@ -9,6 +9,7 @@
 /* Jobs that sleep for room or for the device are cheap; too few threads would let one stall the next. */
 #define WORKERS_MAX 128
 #define NAME_CACHE_DEFAULT 65536
+#define PUT_DEADLINE_DEFAULT_MS 60000
 
 /* ---- calls to the master ------------------------------------------------------------------------------------ */
 
@@ -297,6 +298,8 @@ int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *
 	if (!n)
 		return errmsg_set(e, -ENOMEM, "out of memory");
 	n->ch = cfg->master;
+	/* One that is late or lost costs no writer its put. */
+	n->renew_ns = (cfg->put_deadline_ms ? cfg->put_deadline_ms : PUT_DEADLINE_DEFAULT_MS) * NS_PER_MS / 3;
 	init_locks(n);
 	r = open_segment(n, cfg, e);
 	if (r < 0)

@@ -221,7 +221,7 @@ static const struct {
      "fluxkv.yaml:1: negative_timeout: \"-1\" is not a time; write seconds (0.1) or a number with ms, s, m or h"},
     {"negative_timeout: 5 weeks\n",
      "fluxkv.yaml:1: negative_timeout: \"5 weeks\" is not a time; write seconds (0.1) or a number with ms, s, m or h"},
-    {"put_deadline: 0\n", "fluxkv.yaml:1: put_deadline: \"0\" is not between 1 s and 86400 s"},
+    {"put_deadline: 4.9\n", "fluxkv.yaml:1: put_deadline: \"4.9\" is not between 5 s and 86400 s"},
     {"control_mode: 0999\n",
      "fluxkv.yaml:1: control_mode: \"0999\" is not a file mode; write octal digits such as 0600"},
     {"control_mode: 1777\n", "fluxkv.yaml:1: control_mode: \"1777\" is not between 0000 and 0777"},

@@ -209,6 +209,8 @@ static struct channel *wire_open(struct channel *real)
 
 static uint64_t persist_backlog = 1 << 30; /* of the next node: what is put there all gets its copy */
 
+static uint64_t put_deadline_ms; /* of the next master and its node */
+
 static bool direct_in(const char *dir)
 {
 	int fd = open(dir, O_TMPFILE | O_RDWR | O_DIRECT, 0600);
@@ -224,7 +226,11 @@ static void start(uint64_t dram, uint64_t ssd)
 	static uint64_t limits[1];
 	static char catalogue[160], run[160], ssd_dir[160];
 	struct errmsg e = {""};
-	struct local_master_config mc = {.catalogue = catalogue, .auto_namespace = true};
+	struct local_master_config mc = {
+	    .catalogue = catalogue,
+	    .auto_namespace = true,
+	    .put_deadline_ns = put_deadline_ms * 1000000,
+	};
 	struct node_config nc = {
 	    .instance_key = "unit",
 	    .cluster_name = "unit",
@@ -236,6 +242,7 @@ static void start(uint64_t dram, uint64_t ssd)
 	    .ssd_direct = true,
 	    .ssd_shards = 2,
 	    .persist_backlog = persist_backlog,
+	    .put_deadline_ms = put_deadline_ms,
 	};
 	struct waiter w;
 
@@ -1153,6 +1160,25 @@ static void wait_persisted(const struct msg_attr *a)
 	ck_assert_uint_eq(r.in_ssd, r.blocks);
 }
 
+/* A writer that takes its time keeps its put, however short the deadline. */
+START_TEST(a_slow_writer_keeps_its_put)
+{
+	struct put *p;
+
+	put_deadline_ms = 5000;
+	start(64 * MIB, 0);
+	p = create("slow");
+	ck_assert_int_eq(write_at(p, 0, "early", 5), 0);
+	usleep(7500000);
+	ck_assert_int_eq(write_at(p, 5, "late", 4), 0);
+	ck_assert_int_eq(flush(p), 0);
+	release(p);
+	ck_assert_int_eq(unlink_name("slow"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
 /* Of two that ask at once for both copies of a value, and do not force it, one is refused. */
 START_TEST(both_tiers_evicted_at_once_keep_the_value)
 {
@@ -1308,6 +1334,7 @@ int main(void)
 	tcase_add_test(evict, no_room_is_said_at_the_write);
 	tcase_add_test(evict, ssd_holds_what_memory_cannot);
 	tcase_add_test(evict, a_pin_keeps_the_last_copy);
+	tcase_add_test(evict, a_slow_writer_keeps_its_put);
 	tcase_add_test(evict, both_tiers_evicted_at_once_keep_the_value);
 	tcase_add_test(tc, larger_than_memory);
 	tcase_add_test(churn_tc, churn_in_memory);
