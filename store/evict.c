@@ -530,15 +530,27 @@ int evict_version_wait(struct node *n, const struct msg_attr *a, enum node_tier 
 
 /* ---- the thread --------------------------------------------------------------------------------------------- */
 
+/* A publish moves bytes from the one to the other: in this order they are counted twice at worst, never not at all. */
+static uint64_t bytes_known(struct node *n)
+{
+	uint64_t reserved = count_get(n, dram_reserved);
+
+	return reserved + count_get(n, dram_used);
+}
+
 /* What evicted values still occupy because somebody maps them: what the segment uses beyond what we know of. */
 static void heartbeat(struct node *n)
 {
 	struct segment_usage u;
-	uint64_t known = count_get(n, dram_used) + count_get(n, dram_reserved), zombie;
+	uint64_t before = bytes_known(n), known, zombie;
 	struct msg *m;
 
 	if (segment_usage(n->seg, &u) < 0)
 		return;
+	/* What was reserved or freed meanwhile is no zombie. */
+	known = bytes_known(n);
+	if (known < before)
+		known = before;
 	zombie = u.used > known ? u.used - known : 0;
 	atomic_store(&n->count.dram_zombie, zombie);
 	m = msg_new(MSG_HEARTBEAT);
