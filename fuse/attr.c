@@ -183,7 +183,7 @@ static void answer_put_attr(struct attr_op *o)
 	struct msg_attr a;
 
 	put_getattr(o->inode->i_put, &a);
-	inode_set_attr(o->op.op_fs->inodes, o->inode, &a);
+	inode_set_attr(o->op.op_fs->inodes, o->inode, &a, true);
 	answer_attr(o, &a);
 }
 
@@ -194,7 +194,7 @@ static void getattr_cb(void *arg, int err, const struct node_entry *e)
 	struct msg_attr a;
 
 	if (!err) {
-		inode_set_attr(fs->inodes, o->inode, &e->attr);
+		inode_set_attr(fs->inodes, o->inode, &e->attr, false);
 		inode_get_attr(fs->inodes, o->inode, &a, NULL);
 	} else if (err == -ENOENT) {
 		/* Removed or replaced while it is open here. */
@@ -248,13 +248,16 @@ void fs_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static void setattr_entry_cb(void *arg, int err, const struct node_entry *e)
 {
 	struct attr_op *o = arg;
+	struct inode_table *inodes = o->op.op_fs->inodes;
+	struct msg_attr a;
 
 	if (err) {
 		op_err(&o->op, err);
 		return;
 	}
-	inode_set_attr(o->op.op_fs->inodes, o->inode, &e->attr);
-	answer_attr(o, &e->attr);
+	inode_set_attr(inodes, o->inode, &e->attr, o->mask & MSG_SET_ATIME);
+	inode_get_attr(inodes, o->inode, &a, NULL);
+	answer_attr(o, &a);
 }
 
 static void setattr_put_cb(void *arg, int err)

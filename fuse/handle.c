@@ -63,15 +63,6 @@ void handle_unref(struct fs *fs, struct handle *h)
 	free(h);
 }
 
-static void ignore_err(void *arg, int err)
-{
-}
-
-void put_give_up(struct put *p)
-{
-	put_flush(p, true, ignore_err, NULL);
-}
-
 void handle_give_up(struct fs *fs, struct handle *h)
 {
 	if (h && h->h_put && h->h_writer)

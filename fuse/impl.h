@@ -208,6 +208,11 @@ int retry_hold(struct fs *fs, pid_t tid, uint64_t dir, const char *name, const s
 /* Takes a held one, and lets go of what else was kept for the thread and the name. */
 bool retry_take(struct fs *fs, pid_t tid, uint64_t id, struct hold *ret);
 void hold_release(const struct hold *h);
+/*
+ * Before a writer's open of p is let go that no program got, or that ends without a close: it publishes nothing, and
+ * the last release gives up what no other writer publishes.
+ */
+void put_give_up(struct put *p);
 /* The same for what nobody will open: see put_give_up(). */
 void hold_give_up(const struct hold *h);
 /* Lets go of what nobody came for. Returns how many records are left. */
@@ -258,11 +263,6 @@ struct handle *handle_new(struct fs *fs, enum handle_kind kind, struct inode *i)
 void handle_ref(struct handle *h);
 /* The last one ends it and what it holds; a private version is released. Takes NULL. */
 void handle_unref(struct fs *fs, struct handle *h);
-/*
- * Before a writer's open of p is let go that no program got, or that ends without a close: it publishes nothing, and
- * the last release gives up what no other writer publishes.
- */
-void put_give_up(struct put *p);
 /* handle_unref() of one that the kernel did not take. Takes NULL. */
 void handle_give_up(struct fs *fs, struct handle *h);
 /* At the end of the mount: ends all; what is half-written is given up. */

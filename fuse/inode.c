@@ -152,13 +152,13 @@ static void take_out(struct shard *s, struct inode *i)
 	s->n--;
 }
 
-/* An open moves atime here, without telling the master: its next answer must not move it back. */
-static void set_attr(struct inode *i, const struct msg_attr *a)
+/* An open moves atime here, without telling the master: its next answer must not move it back, unless it was set. */
+static void set_attr(struct inode *i, const struct msg_attr *a, bool atime_set)
 {
 	int64_t atime = i->i_attr.atime_ns;
 
 	i->i_attr = *a;
-	if (i->i_attr_ns && a->kind == MSG_KIND_FILE && atime > a->atime_ns)
+	if (!atime_set && i->i_attr_ns && a->kind == MSG_KIND_FILE && atime > a->atime_ns)
 		i->i_attr.atime_ns = atime;
 	i->i_attr_ns = clock_ns();
 }
@@ -313,7 +313,7 @@ static struct inode *know(struct inode_table *t, const struct msg_attr *a, struc
 		i->i_refs++;
 		i->i_nlookup++;
 		atomic_store(&i->i_gone, false);
-		set_attr(i, a);
+		set_attr(i, a, false);
 	}
 	pthread_mutex_unlock(&s->lock);
 	free(fresh);
@@ -339,12 +339,12 @@ struct inode *inode_know(struct inode_table *t, const struct msg_attr *a, struct
 	return i;
 }
 
-void inode_set_attr(struct inode_table *t, struct inode *i, const struct msg_attr *a)
+void inode_set_attr(struct inode_table *t, struct inode *i, const struct msg_attr *a, bool atime_set)
 {
 	struct shard *s = shard_of(t, i->i_id);
 
 	pthread_mutex_lock(&s->lock);
-	set_attr(i, a);
+	set_attr(i, a, atime_set);
 	pthread_mutex_unlock(&s->lock);
 }
 

@@ -68,8 +68,8 @@ struct inode *inode_know(struct inode_table *t, const struct msg_attr *a, struct
 /* The kernel gives n lookups back. */
 void inode_forget(struct inode_table *t, uint64_t id, uint64_t n);
 
-/* atime never goes back by an older answer: opens move it here only. */
-void inode_set_attr(struct inode_table *t, struct inode *i, const struct msg_attr *a);
+/* atime never goes back by an older answer, as opens move it here only; atime_set: by utimensat(2) it may. */
+void inode_set_attr(struct inode_table *t, struct inode *i, const struct msg_attr *a, bool atime_set);
 void inode_get_attr(struct inode_table *t, struct inode *i, struct msg_attr *ret, uint64_t *ret_age_ns);
 void inode_has_xattrs(struct inode_table *t, struct inode *i);
 void inode_touch_atime(struct inode_table *t, struct inode *i, int64_t now_ns);

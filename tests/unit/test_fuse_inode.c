@@ -196,12 +196,17 @@ START_TEST(an_open_moves_the_atime_only_here)
 	struct inode *i = inode_know(t, &a, NULL, 1, "a");
 
 	inode_touch_atime(t, i, 500);
-	inode_set_attr(t, i, &a);
+	inode_set_attr(t, i, &a, false);
 	inode_get_attr(t, i, &got, NULL);
 	ck_assert_int_eq(got.atime_ns, 500);
 	inode_touch_atime(t, i, 400);
 	inode_get_attr(t, i, &got, NULL);
 	ck_assert_int_eq(got.atime_ns, 500);
+	/* Who sets it may set it back. */
+	a.atime_ns = 300;
+	inode_set_attr(t, i, &a, true);
+	inode_get_attr(t, i, &got, NULL);
+	ck_assert_int_eq(got.atime_ns, 300);
 	inode_unref(t, i);
 	inode_table_free(t);
 }
@@ -381,22 +386,26 @@ END_TEST
 
 START_TEST(what_nobody_comes_for_is_let_go)
 {
-	struct put p = {.refs = 1, .handles = 1};
-	struct hold hp = {.put = &p, .id = 20};
+	struct put p = {.refs = 1, .handles = 1}, others = {.refs = 1, .handles = 1};
+	struct hold hp = {.put = &p, .id = 20, .writer = true};
+	struct hold hr = {.put = &others, .id = 25};
 	struct hold hv = {.version = (struct version *)&p, .id = 30};
 	struct inode *i = inode_get(fs.inodes, 10);
 
 	atomic_store(&versions, 1);
 	ck_assert_int_eq(retry_hold(&fs, 7, 1, "a", &hp), 0);
 	ck_assert_int_eq(retry_hold(&fs, 7, 1, "b", &hv), 0);
+	ck_assert_int_eq(retry_hold(&fs, 7, 1, "c", &hr), 0);
 	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
 	inode_unref(fs.inodes, i);
-	ck_assert_uint_eq(retry_expire(fs.retries, 0), 3);
+	ck_assert_uint_eq(retry_expire(fs.retries, 0), 4);
 	ck_assert_int_eq(p.handles, 1);
 	ck_assert_uint_eq(retry_expire(fs.retries, UINT64_MAX), 0);
 	ck_assert_int_eq(p.handles, 0);
 	ck_assert_int_eq(p.refs, 0);
 	ck_assert_int_eq(p.given_up, 1); /* not published */
+	ck_assert_int_eq(others.refs, 0);
+	ck_assert_int_eq(others.given_up, 0); /* a reader's hold leaves it to its writers */
 	ck_assert_int_eq(atomic_load(&versions), 0);
 	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10, true), 0);
 }
