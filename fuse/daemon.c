@@ -270,6 +270,7 @@ static int start_node(struct daemon *d, struct errmsg *e)
 	    .ssd_retry_seconds = (unsigned)(c->ssd_retry / 1000),
 	    .persist_backlog = c->persist_backlog,
 	    .put_deadline_ms = c->put_deadline,
+	    .leg_deadline_ms = c->leg_deadline,
 	};
 	int r;
 

@@ -52,6 +52,7 @@ enum block_flags {
 	BLOCK_HELD = 1 << 7,	/* has an ssd_hold() */
 	BLOCK_SUM = 1 << 8,	/* sum is known */
 	BLOCK_DUE = 1 << 9,	/* the master will ask for a copy on the SSD tier: not to be lost before */
+	BLOCK_LATE = 1 << 11,	/* its refill came to the deadline and the device has not answered: nobody waits */
 	BLOCK_PIN = 1 << 10,	/* its object is pinned: the last copy stays, on the SSD tier by a hold */
 };
 
@@ -157,6 +158,7 @@ struct node_counters {
 	atomic_ullong puts, put_bytes, puts_revoked, put_nospace, gets_bytes;
 	atomic_ullong refills, refill_bytes, refill_failures, evictions_dram, evictions_ssd;
 	atomic_ullong persists, persist_bytes, persist_failures, persist_dropped, checksum_errors, stale_routes;
+	atomic_ullong miss_checksum, miss_timeout;
 	atomic_ullong private_versions, open_versions, blocks, mem_blocks, ssd_blocks, parked, master_messages;
 	atomic_ullong dram_used, dram_reserved; /* bytes: published and being filled */
 	atomic_ullong dram_zombie;		/* of evicted files that somebody maps, as last seen */
@@ -173,9 +175,10 @@ struct node {
 	atomic_bool stopping; /* events_lock to write: node_stop() has begun, no new jobs */
 	struct segment *seg;
 	uint64_t capacity;
-	uint64_t renew_ns;     /* from one sign of life of the private versions to the next */
-	struct ssd_store *ssd; /* NULL: no SSD tier */
-	bool has_ssd;	       /* whether there is one; does not change */
+	uint64_t renew_ns;	  /* from one sign of life of the private versions to the next */
+	struct ssd_store *ssd;	  /* NULL: no SSD tier */
+	uint64_t leg_deadline_ns; /* how long a reader waits for the device */
+	bool has_ssd;		  /* whether there is one; does not change */
 	struct workq *wq;
 	pthread_rwlock_t events_lock; /* read-locked while the file system is told something */
 	struct node_events events;    /* events_lock */
@@ -193,7 +196,7 @@ struct node {
 	atomic_ullong guess[GUESS_SLOTS]; /* last size put, by directory */
 
 	pthread_mutex_t persist_lock;
-	unsigned persist_running;    /* persist_lock: struct persist that there are */
+	unsigned persist_running;    /* persist_lock: persists, refills and their last requests on the way */
 	pthread_cond_t persist_idle; /* persist_running fell to 0 */
 
 	pthread_mutex_t tell_lock;
@@ -333,7 +336,10 @@ void persist_items(struct node *n, const struct msg_item *items, size_t n_items)
 void persist_evicted(void *arg, const struct ssd_key *keys, size_t n_keys);
 /* The tier has not got what the master takes for a replica: tells the master. Not with a shard locked. */
 void persist_lost(struct node *n, uint64_t put_id, uint32_t index);
-/* Waits until none is on its way. Nothing new may come. */
+/* Counts one that persist_drain() must wait for, and that it is over. */
+void persist_begin(struct node *n);
+void persist_end(struct node *n);
+/* Waits until none is on its way, nor a refill. Nothing new may come. */
 void persist_drain(struct node *n);
 
 /* ---- evict.c ------------------------------------------------------------------------------------------------ */

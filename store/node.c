@@ -10,6 +10,7 @@
 #define WORKERS_MAX 128
 #define NAME_CACHE_DEFAULT 65536
 #define PUT_DEADLINE_DEFAULT_MS 60000
+#define LEG_DEADLINE_DEFAULT_MS 5000
 
 /* ---- calls to the master ------------------------------------------------------------------------------------ */
 
@@ -300,6 +301,7 @@ int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *
 	n->ch = cfg->master;
 	/* One that is late or lost costs no writer its put. */
 	n->renew_ns = (cfg->put_deadline_ms ? cfg->put_deadline_ms : PUT_DEADLINE_DEFAULT_MS) * NS_PER_MS / 3;
+	n->leg_deadline_ns = (cfg->leg_deadline_ms ? cfg->leg_deadline_ms : LEG_DEADLINE_DEFAULT_MS) * NS_PER_MS;
 	init_locks(n);
 	r = open_segment(n, cfg, e);
 	if (r < 0)
@@ -488,6 +490,8 @@ void node_get_stats(struct node *n, struct node_stats *ret)
 	    .miss_evicted = count_get(n, miss[MSG_MISS_EVICTED]),
 	    .miss_expired = count_get(n, miss[MSG_MISS_EXPIRED]),
 	    .miss_owner_lost = count_get(n, miss[MSG_MISS_LOST]),
+	    .miss_checksum = count_get(n, miss_checksum),
+	    .miss_timeout = count_get(n, miss_timeout),
 	    .puts = count_get(n, puts),
 	    .put_bytes = count_get(n, put_bytes),
 	    .puts_revoked = count_get(n, puts_revoked),

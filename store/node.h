@@ -47,6 +47,7 @@ struct node_config {
 	uint64_t
 	    persist_backlog; /* bytes queued for the SSD tier before blocks are not persisted; 0: a quarter of dram */
 	uint64_t put_deadline_ms; /* of the master: how long a writer may be silent; 0: the default, 60 s */
+	uint64_t leg_deadline_ms; /* how long a reader waits for an SSD; 0: the default, 5 s */
 	uint64_t name_cache;	  /* leased names kept; 0: the default */
 };
 

@@ -49,6 +49,21 @@ void persist_lost(struct node *n, uint64_t put_id, uint32_t index)
 	node_tell(n, m, lost_answer);
 }
 
+void persist_begin(struct node *n)
+{
+	pthread_mutex_lock(&n->persist_lock);
+	n->persist_running++;
+	pthread_mutex_unlock(&n->persist_lock);
+}
+
+void persist_end(struct node *n)
+{
+	pthread_mutex_lock(&n->persist_lock);
+	if (!--n->persist_running)
+		pthread_cond_broadcast(&n->persist_idle);
+	pthread_mutex_unlock(&n->persist_lock);
+}
+
 /* The persist is over: unpins, and frees a copy that is not wanted. committed: the master has the replica. */
 static void finish(struct persist *p, bool written, bool committed)
 {
@@ -80,10 +95,7 @@ static void finish(struct persist *p, bool written, bool committed)
 		persist_lost(n, put_id, index);
 	/* Those who wait for room may find it evictable now. */
 	evict_check(n);
-	pthread_mutex_lock(&n->persist_lock);
-	if (!--n->persist_running)
-		pthread_cond_broadcast(&n->persist_idle);
-	pthread_mutex_unlock(&n->persist_lock);
+	persist_end(n);
 }
 
 static void commit_answer(void *arg, const struct msg *answer)
@@ -181,9 +193,7 @@ void persist_items(struct node *n, const struct msg_item *items, size_t n_items)
 			free(p);
 			continue; /* deleted or evicted meanwhile: nothing to copy */
 		}
-		pthread_mutex_lock(&n->persist_lock);
-		n->persist_running++;
-		pthread_mutex_unlock(&n->persist_lock);
+		persist_begin(n);
 		submit(p);
 	}
 }

@@ -6,6 +6,10 @@
  * GetStart grants the target, the device reads straight into the pages of its file, the checksum is verified, and only
  * then do the readers see it. GetDone makes it a replica; where the version is not current any more it is temporary
  * and goes with its last holder.
+ *
+ * A device may take longer than a reader can wait. At the deadline the readers get their error and the thread goes, but
+ * the memory stays as it is until the device has answered, since it may still write there: the refill is late then, and
+ * ends on the device's thread. So long whoever wants the block is refused at once: each try would take memory again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,11 +28,15 @@ struct refill {
 	uint64_t len;
 	struct ssd_key key;
 	uint64_t get_id, alloc;
+	void *map; /* of the target file */
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool over; /* lock */
+	bool late; /* lock: read_over() ends it */
 	int err;   /* lock */
 };
+
+static void end(struct refill *f, int err);
 
 static struct msg *make_get_start(void *arg)
 {
@@ -46,54 +54,96 @@ static struct msg *make_get_start(void *arg)
 static void read_over(void *arg, int err, uint64_t sum)
 {
 	struct refill *f = arg;
+	bool late;
 
 	pthread_mutex_lock(&f->lock);
 	f->over = true;
 	f->err = err;
+	late = f->late;
 	pthread_cond_signal(&f->cond);
 	pthread_mutex_unlock(&f->lock);
+	if (late)
+		end(f, err);
 }
 
-static int read_device(struct refill *f, void *map)
+/* Whoever waits for the block goes, and nobody comes. Call with f->lock held. */
+static struct block_wait *make_late(struct refill *f)
 {
-	int r = ssd_read(f->n->ssd, f->key, map, segment_charge(f->len), f->len, read_over, f);
+	struct block_shard *s = block_lock(f->n, f->put_id, f->index);
+	struct block *b = block_find(s, f->put_id, f->index);
+	struct block_wait *w = b->waiters;
 
-	if (r < 0)
-		return r;
+	b->waiters = NULL;
+	b->flags |= BLOCK_LATE;
+	pthread_mutex_unlock(&s->lock);
+	f->late = true;
+	return w;
+}
+
+static void wake(struct block_wait *w, int err)
+{
+	while (w) {
+		struct block_wait *next = w->next;
+
+		w->fn(w, err);
+		w = next;
+	}
+}
+
+/* -EINPROGRESS: it is late, and not ours any more. */
+static int wait_device(struct refill *f)
+{
+	struct node *n = f->n;
+	uint64_t put_id = f->put_id, ns = clock_ns() + n->leg_deadline_ns;
+	struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_SEC), .tv_nsec = (long)(ns % NS_PER_SEC)};
+	struct block_wait *w = NULL;
+	uint32_t index = f->index;
+	int r = 0;
+
 	pthread_mutex_lock(&f->lock);
-	while (!f->over)
-		pthread_cond_wait(&f->cond, &f->lock);
-	r = f->err;
+	while (!f->over && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&f->cond, &f->lock, &until);
+	r = f->over ? f->err : -EINPROGRESS;
+	if (!f->over)
+		w = make_late(f);
 	pthread_mutex_unlock(&f->lock);
-	f->over = false;
+	if (r == -EINPROGRESS) {
+		count_add(n, miss_timeout, 1);
+		log_warn("the SSD has not answered for block %u of version %llu in %llu ms: its readers get an error",
+			 index, (unsigned long long)put_id, (unsigned long long)(n->leg_deadline_ns / NS_PER_MS));
+		wake(w, -EIO);
+	}
 	return r;
 }
 
-/* Makes the target file and fills it from the device. The file is there afterwards only on success. */
-static int fill_file(struct refill *f)
+/* Makes the target file and maps it. */
+static int make_file(struct refill *f)
 {
 	struct node *n = f->n;
-	void *map = NULL;
 	int fd, r;
 
 	r = segment_create(n->seg, f->alloc, &fd);
 	if (r < 0)
 		return r;
 	r = segment_reserve(n->seg, fd, f->len);
-	if (r < 0)
-		goto out_file;
-	r = segment_map(n->seg, fd, f->len, PROT_READ | PROT_WRITE, &map);
-	if (r < 0)
-		goto out_file;
-	r = read_device(f, map);
 	if (r == 0)
-		segment_zero_tail(map, f->len);
-	segment_unmap(map, f->len);
-out_file:
+		r = segment_map(n->seg, fd, f->len, PROT_READ | PROT_WRITE, &f->map);
 	close(fd);
 	if (r < 0)
 		segment_unlink(n->seg, f->alloc);
 	return r;
+}
+
+/* The file stays only on success. */
+static void settle_file(struct refill *f, int err)
+{
+	if (!f->map)
+		return;
+	if (err == 0)
+		segment_zero_tail(f->map, f->len);
+	segment_unmap(f->map, f->len);
+	if (err < 0)
+		segment_unlink(f->n->seg, f->alloc);
 }
 
 static void get_revoke(struct refill *f, bool drop_source)
@@ -120,6 +170,7 @@ struct done_ctx {
 static void done_answer(void *arg, const struct msg *answer)
 {
 	struct done_ctx *c = arg;
+	struct node *n = c->n;
 
 	if (answer->status < 0 || !answer->u.get.promoted) {
 		struct block_shard *s = block_lock(c->n, c->put_id, c->index);
@@ -138,6 +189,7 @@ static void done_answer(void *arg, const struct msg *answer)
 		pthread_mutex_unlock(&s->lock);
 	}
 	free(c);
+	persist_end(n);
 }
 
 static void send_done(struct refill *f)
@@ -149,8 +201,10 @@ static void send_done(struct refill *f)
 		m->u.get.get_id = f->get_id;
 		m->u.get.put_id = f->put_id;
 		m->u.get.block = f->index;
-		if (c)
+		if (c) {
 			*c = (struct done_ctx){f->n, f->put_id, f->alloc, f->index};
+			persist_begin(f->n);
+		}
 		node_call(f->n, m, c ? done_answer : NULL, c);
 	} else {
 		free(c);
@@ -169,15 +223,15 @@ static void finish(struct refill *f, int err)
 	struct node *n = f->n;
 	struct block_shard *s = block_lock(n, f->put_id, f->index);
 	struct block *b = block_find(s, f->put_id, f->index);
-	struct block_wait *w = b->waiters, *next;
+	struct block_wait *w = b->waiters;
 
 	b->waiters = NULL;
-	b->flags &= ~(uint32_t)BLOCK_REFILL;
+	b->flags &= ~(uint32_t)(BLOCK_REFILL | BLOCK_LATE);
 	if (err == 0) {
 		block_has_memory(n, b, f->alloc);
 		err = block_map(n, b);
 		if (err == 0)
-			for (next = w; next; next = next->next)
+			for (const struct block_wait *next = w; next; next = next->next)
 				b->pins++;
 	} else if (bad_source(err)) {
 		/* That copy is no good; it was the last one here. */
@@ -189,10 +243,7 @@ static void finish(struct refill *f, int err)
 	}
 	block_settle(n, s, b);
 	pthread_mutex_unlock(&s->lock);
-	for (; w; w = next) {
-		next = w->next;
-		w->fn(w, err);
-	}
+	wake(w, err);
 }
 
 static int start(struct refill *f)
@@ -220,6 +271,7 @@ static void refill_failed(struct refill *f, int err)
 	count_add(n, refill_failures, 1);
 	count_add(n, stale_routes, err == -ENOENT);
 	count_add(n, checksum_errors, err == -EBADMSG);
+	count_add(n, miss_checksum, err == -EBADMSG);
 	log_warn("refill of block %u of version %llu failed: %s%s", f->index, (unsigned long long)f->put_id,
 		 strerror(-err), bad ? ", its SSD copy is given up" : "");
 	get_revoke(f, bad);
@@ -227,37 +279,61 @@ static void refill_failed(struct refill *f, int err)
 		node_tell_gone(n, f->put_id, 0, NULL);
 }
 
-static void run(struct work *w)
+static void free_refill(struct refill *f)
 {
-	struct refill *f = container_of(w, struct refill, work);
 	struct node *n = f->n;
-	int r = start(f);
 
-	if (r == 0) {
-		count_add(n, dram_reserved, segment_charge(f->len));
-		r = fill_file(f);
-		count_sub(n, dram_reserved, segment_charge(f->len));
-		if (r == 0) {
-			count_add(n, refills, 1);
-			count_add(n, refill_bytes, f->len);
-			send_done(f);
-		} else {
-			refill_failed(f, r);
-		}
-	} else if (r == -ENOENT) {
-		r = -EIO; /* the master knows no copy any more */
-	}
-	finish(f, r);
-	evict_check(n);
 	pthread_cond_destroy(&f->cond);
 	pthread_mutex_destroy(&f->lock);
 	free(f);
+	persist_end(n);
+}
+
+/* The device has answered, or was never asked; the grant is there. On the device's thread when it is late. */
+static void end(struct refill *f, int err)
+{
+	struct node *n = f->n;
+
+	settle_file(f, err);
+	count_sub(n, dram_reserved, segment_charge(f->len));
+	if (err == 0) {
+		count_add(n, refills, 1);
+		count_add(n, refill_bytes, f->len);
+		send_done(f);
+	} else {
+		refill_failed(f, err);
+	}
+	finish(f, err);
+	evict_check(n);
+	free_refill(f);
+}
+
+static void run(struct work *w)
+{
+	struct refill *f = container_of(w, struct refill, work);
+	int r = start(f);
+
+	if (r < 0) {
+		finish(f, r == -ENOENT ? -EIO : r); /* -ENOENT: the master knows no copy any more */
+		evict_check(f->n);
+		free_refill(f);
+		return;
+	}
+	count_add(f->n, dram_reserved, segment_charge(f->len));
+	r = make_file(f);
+	if (r == 0)
+		r = ssd_read(f->n->ssd, f->key, f->map, segment_charge(f->len), f->len, read_over, f);
+	if (r == 0)
+		r = wait_device(f);
+	if (r != -EINPROGRESS)
+		end(f, r);
 }
 
 /* Call with the shard locked. */
 static int refill_start(struct node *n, struct block *b)
 {
 	struct refill *f = calloc(1, sizeof(*f));
+	pthread_condattr_t attr;
 
 	if (!f)
 		return -ENOMEM;
@@ -267,7 +343,11 @@ static int refill_start(struct node *n, struct block *b)
 	f->len = b->len;
 	f->key = block_key(b);
 	pthread_mutex_init(&f->lock, NULL);
-	pthread_cond_init(&f->cond, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&f->cond, &attr);
+	pthread_condattr_destroy(&attr);
+	persist_begin(n);
 	b->flags |= BLOCK_REFILL;
 	workq_submit(n->wq, &f->work, run);
 	return 0;
@@ -284,7 +364,7 @@ int block_pin(struct node *n, struct block *b, struct block_wait *w)
 			b->pins++;
 			r = 1;
 		}
-	} else if (!(b->flags & BLOCK_SSD) && !(b->flags & BLOCK_REFILL)) {
+	} else if ((b->flags & BLOCK_LATE) || !(b->flags & (BLOCK_SSD | BLOCK_REFILL))) {
 		r = -EIO;
 	} else if (w) {
 		if (!(b->flags & BLOCK_REFILL))

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "master/local.h"
 #include "ssd/ssd.h"
@@ -207,6 +208,7 @@ static struct channel *wire_open(struct channel *real)
 	return &wire.ch;
 }
 
+static uint64_t leg_deadline_ms;	   /* of the next node */
 static uint64_t persist_backlog = 1 << 30; /* of the next node: what is put there all gets its copy */
 
 static uint64_t put_deadline_ms; /* of the next master and its node */
@@ -243,6 +245,7 @@ static void start(uint64_t dram, uint64_t ssd)
 	    .ssd_shards = 2,
 	    .persist_backlog = persist_backlog,
 	    .put_deadline_ms = put_deadline_ms,
+	    .leg_deadline_ms = leg_deadline_ms,
 	};
 	struct waiter w;
 
@@ -986,6 +989,52 @@ START_TEST(a_copy_is_lost_while_it_is_committed)
 }
 END_TEST
 
+/* Readers do not wait for ever; what the device brings later is as good as ever, and nothing is left of it. */
+START_TEST(a_device_that_does_not_answer)
+{
+	struct node_entry e;
+	struct version *v;
+	struct waiter w;
+	uint64_t from;
+
+	leg_deadline_ms = 200;
+	start(32 * MIB, 32 * MIB);
+	ck_assert_int_eq(put_value("a", 1, 1, MIB), 0);
+	await(stats().ssd_objects, 1);
+	ck_assert_int_eq(evict("a", NODE_TIER_DRAM), 0);
+	ck_assert_int_eq(lookup("a", &e), 0);
+	ck_assert_int_eq(version_open(node, &e.attr, &v), 0);
+	faulty_hold(&faulty, FAULTY_READ);
+	for (int i = 0; i < 3; i++) {
+		from = clock_ns();
+		waiter_init(&w);
+		version_read(v, 0, MIB, read_cb, &w);
+		ck_assert_int_eq(wait_for(&w), -EIO);
+		/* The first has waited; while the device is silent nobody does it again. */
+		ck_assert(i ? clock_ns() - from < 200 * NS_PER_MS : clock_ns() - from >= 200 * NS_PER_MS);
+	}
+	ck_assert_uint_eq(stats().miss_timeout, 1);
+	ck_assert_uint_eq(stats().dram_reserved, MIB);
+	faulty_hold(&faulty, 0);
+	await(stats().refills, 1);
+	await(!stats().dram_reserved, true);
+	ck_assert_int_eq(check_version(v, 1), 1);
+	version_close(v);
+	ck_assert_int_eq(get_value("a", 1), 1);
+	ck_assert_int_eq(unlink_name("a"), 0);
+	check_empty();
+	/* It fails in the end, and the node stops meanwhile. */
+	ck_assert_int_eq(put_value("b", 2, 1, MIB), 0);
+	await(stats().ssd_objects, 1);
+	ck_assert_int_eq(evict("b", NODE_TIER_DRAM), 0);
+	faulty_hold(&faulty, FAULTY_READ);
+	ck_assert_int_eq(get_value("b", 2), -EIO);
+	faulty_fail(&faulty, FAULTY_READ, 0, 1, -EIO, -1);
+	faulty_hold(&faulty, 0);
+	stop();
+}
+END_TEST
+
 START_TEST(ssd_holds_what_memory_cannot)
 {
 	char name[16];
@@ -1349,6 +1398,7 @@ int main(void)
 	tcase_add_test(tc, a_copy_needs_no_job);
 	tcase_add_test(tc, a_lost_notice_is_made_up_for);
 	tcase_add_test(tc, a_copy_is_lost_while_it_is_committed);
+	tcase_add_test(tc, a_device_that_does_not_answer);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_set_tap(sr, "-");
