@@ -256,7 +256,21 @@ static struct ssd_piece *next_piece(struct ssd_op *op)
 
 enum todo { TODO_PIECE, TODO_END, TODO_SUM, TODO_STOP };
 
-/* Waits for something to do. Reads and ends go before the checksums of writes. */
+/* So many turns of others to one of the checksums of writes, while both wait. */
+#define TURNS_A_SUM 4u
+
+/* Whether the checksum of a write is next: behind reads and ends, but not for ever. Call with d locked. */
+static bool sum_is_due(struct ssd_device *d)
+{
+	if (list_empty(&d->sums))
+		return false;
+	if (!list_empty(&d->todo) && ++d->turns <= TURNS_A_SUM)
+		return false;
+	d->turns = 0;
+	return true;
+}
+
+/* Waits for something to do. */
 static enum todo wait_todo(struct ssd_device *d, struct ssd_op **ret_op, struct ssd_piece **ret_piece)
 {
 	enum todo what = TODO_STOP;
@@ -264,13 +278,13 @@ static enum todo wait_todo(struct ssd_device *d, struct ssd_op **ret_op, struct 
 	pthread_mutex_lock(&d->lock);
 	while (list_empty(&d->todo) && list_empty(&d->sums) && !d->fin_stop)
 		pthread_cond_wait(&d->fin_cond, &d->lock);
-	if (!list_empty(&d->todo)) {
+	if (sum_is_due(d)) {
+		*ret_op = list_first(&d->sums, struct ssd_op, list);
+		what = TODO_SUM;
+	} else if (!list_empty(&d->todo)) {
 		*ret_op = nearest_end(d);
 		*ret_piece = next_piece(*ret_op);
 		what = *ret_piece ? TODO_PIECE : TODO_END;
-	} else if (!list_empty(&d->sums)) {
-		*ret_op = list_first(&d->sums, struct ssd_op, list);
-		what = TODO_SUM;
 	}
 	pthread_mutex_unlock(&d->lock);
 	return what;

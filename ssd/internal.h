@@ -116,6 +116,7 @@ struct ssd_device {
 	uint64_t backlog;
 	bool kicked, stalled, stop, fin_stop;
 	struct list todo, sums; /* requests for the finisher: with something ready; writes without a checksum */
+	unsigned turns;		/* of the finisher since it took the last piece of `sums` */
 	struct list free_pieces;
 	void *free_scratch[SSD_SCRATCH];
 	unsigned n_scratch;

@@ -871,6 +871,62 @@ START_TEST(test_long_queue)
 }
 END_TEST
 
+/* Counts who was done before it; the first of all keeps the finisher until all of the others are there. */
+struct turn {
+	unsigned n;
+	bool wait;
+};
+
+static atomic_uint turns;
+static atomic_bool turn_waits;
+static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER; /* held by the test while the first is to wait */
+
+static void turn_done(void *arg, int err, uint64_t sum)
+{
+	struct turn *t = arg;
+
+	if (t->wait) {
+		atomic_store(&turn_waits, true);
+		pthread_mutex_lock(&turn_lock);
+		pthread_mutex_unlock(&turn_lock);
+	}
+	t->n = err ? UINT32_MAX : atomic_fetch_add(&turns, 1);
+}
+
+/* Reads whose bytes are there do not keep a write's checksum, and with it the write, from its end. */
+START_TEST(test_sums_have_their_turn)
+{
+	static struct turn t[42];
+	struct buf b = buf_new(MIB), bufs[40];
+
+	roots[0].limit = 64 * MIB;
+	open_store();
+	for (unsigned i = 0; i < 40; i++) {
+		put(i, 256 * KIB);
+		bufs[i] = buf_new(256 * KIB);
+	}
+	atomic_store(&turns, 0);
+	pthread_mutex_lock(&turn_lock);
+	t[0].wait = true;
+	for (unsigned i = 0; i < 40; i++)
+		ck_assert_int_eq(ssd_read(store, key(i), bufs[i].p, bufs[i].size, bufs[i].len, turn_done, &t[i]), 0);
+	while (!atomic_load(&turn_waits))
+		usleep(1000);
+	ck_assert_int_eq(ssd_write(store, key(100), b.p, MIB, NULL, 0, turn_done, &t[40]), 0);
+	/* All of it has been read and written, and waits for the finisher. */
+	while (stats().dev[0].queued_reads || stats().dev[0].queued_writes || stats().dev[0].io_in_flight)
+		usleep(1000);
+	pthread_mutex_unlock(&turn_lock);
+	while (atomic_load(&turns) < 41)
+		usleep(1000);
+	ck_assert_uint_lt(t[40].n, 20);
+	for (unsigned i = 0; i < 40; i++)
+		buf_free(&bufs[i]);
+	store = ssd_store_close(store);
+	buf_free(&b);
+}
+END_TEST
+
 START_TEST(test_drop_in_every_state)
 {
 	struct call *writing, *queued[20], *reading;
@@ -1641,6 +1697,7 @@ static void add_value_tests(Suite *suite)
 	tcase_add_test(tc, test_drop_waiting);
 	tcase_add_test(tc, test_backlog);
 	tcase_add_test(tc, test_long_queue);
+	tcase_add_test(tc, test_sums_have_their_turn);
 	tcase_add_test(tc, test_drop_in_every_state);
 }
 
