@@ -46,8 +46,11 @@ struct ctl_config {
 	/* Fresh objects, called from connection threads; NULL: no memory. */
 	json_t *(*hello)(void *arg);
 	json_t *(*status)(void *arg);
-	/* What the name stands for has changed: the mount must not answer from what it knew. */
-	void (*name_changed)(void *arg, uint64_t dir, const char *name);
+	/*
+	 * What the name stands for has changed: the mount must not answer from what it knew. removed: the id of the
+	 * object whose name was removed, or 0.
+	 */
+	void (*name_changed)(void *arg, uint64_t dir, const char *name, uint64_t removed);
 	void *arg;
 };
 

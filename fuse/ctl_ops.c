@@ -278,9 +278,9 @@ static json_t *op_ls(const struct ctl_request *r)
 
 /* ---- changing ----------------------------------------------------------------------------------------------- */
 
-static void name_changed(const struct ctl_request *r, const struct target *t)
+static void name_changed(const struct ctl_request *r, const struct target *t, uint64_t removed)
 {
-	r->cfg->name_changed(r->cfg->arg, t->dir, t->name);
+	r->cfg->name_changed(r->cfg->arg, t->dir, t->name, removed);
 }
 
 static json_t *op_rm(const struct ctl_request *r)
@@ -293,7 +293,7 @@ static json_t *op_rm(const struct ctl_request *r)
 		return answer;
 	err = S_ISDIR(t.attr.mode) ? -EISDIR : calls_unlink(r->calls, t.dir, t.name);
 	if (!err)
-		name_changed(r, &t);
+		name_changed(r, &t, t.attr.id);
 	target_end(&t);
 	return err ? target_error(err, &t) : ok();
 }
@@ -310,7 +310,7 @@ static json_t *op_rmdir(const struct ctl_request *r)
 		return name_error(-EBUSY, t.path, "the root stays");
 	err = S_ISDIR(t.attr.mode) ? calls_rmdir(r->calls, t.dir, t.name) : -ENOTDIR;
 	if (!err)
-		name_changed(r, &t);
+		name_changed(r, &t, 0);
 	target_end(&t);
 	return err ? target_error(err, &t) : ok();
 }
@@ -346,9 +346,9 @@ static json_t *op_evict(const struct ctl_request *r)
 	err = is_private(&t.attr)
 		  ? -EBUSY
 		  : calls_evict(r->calls, &t.attr, strcmp(tier, "ssd") ? NODE_TIER_DRAM : NODE_TIER_SSD, force);
-	/* It may have been the last copy. */
+	/* It may have been the last copy; if so, the node says that it is no more. */
 	if (!err && force)
-		name_changed(r, &t);
+		name_changed(r, &t, 0);
 	target_end(&t);
 	return err ? evict_error(err, &t, force || is_private(&t.attr)) : ok();
 }
@@ -478,7 +478,7 @@ static void ns_changed(const struct ctl_request *r, const char *name)
 
 	for (const char *p = name; *p && !err; p += strcspn(p, "/"), p += *p == '/') {
 		err = target_step(r, &t, p, strcspn(p, "/"));
-		name_changed(r, &t);
+		name_changed(r, &t, 0);
 	}
 	target_end(&t);
 }

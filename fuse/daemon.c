@@ -360,11 +360,11 @@ static json_t *ctl_status(void *arg)
 	return report_status(arg);
 }
 
-static void ctl_name_changed(void *arg, uint64_t dir, const char *name)
+static void ctl_name_changed(void *arg, uint64_t dir, const char *name, uint64_t removed)
 {
 	struct report *r = arg;
 
-	fs_forget_name(atomic_load(&r->fs), dir, name);
+	fs_forget_name(atomic_load(&r->fs), dir, name, removed);
 }
 
 static int start_ctl(struct daemon *d, struct errmsg *e)

@@ -26,19 +26,24 @@ void fs_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 	op_started(&o->op);
 }
 
+struct unlink_op {
+	struct name_op n;
+	uint64_t id; /* of what has the name */
+};
+
 static void removed_cb(void *arg, int err)
 {
-	struct name_op *o = arg;
+	struct unlink_op *o = arg;
 
 	if (!err)
-		inode_name_removed(o->op.op_fs->inodes, o->dir, o->name);
-	op_done_cb(&o->op, err);
+		inode_name_removed(o->n.op.op_fs->inodes, &(struct inode_name){o->n.dir, o->n.name, o->id});
+	op_done_cb(&o->n.op, err);
 }
 
 void fs_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct fs *fs = req_fs(req);
-	struct name_op *o;
+	struct unlink_op *o;
 
 	count_add(fs, unlinks, 1);
 	if (ino_is_virtual(parent)) {
@@ -48,8 +53,9 @@ void fs_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	o = name_op_new(req, sizeof(*o), "unlink", parent, name);
 	if (!o)
 		return;
-	node_unlink(fs->node, parent, o->name, removed_cb, o);
-	op_started(&o->op);
+	o->id = inode_of_name(fs->inodes, parent, o->n.name);
+	node_unlink(fs->node, parent, o->n.name, removed_cb, o);
+	op_started(&o->n.op);
 }
 
 void fs_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -77,6 +83,7 @@ void fs_op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const ch
 
 struct rename_op {
 	struct name_op from;
+	uint64_t from_id, to_id; /* of what has the names */
 	uint64_t to_dir;
 	char to[MSG_NAME_MAX + 1];
 };
@@ -86,7 +93,9 @@ static void renamed_cb(void *arg, int err)
 	struct rename_op *o = arg;
 
 	if (!err)
-		inode_name_moved(o->from.op.op_fs->inodes, o->from.dir, o->from.name, o->to_dir, o->to);
+		inode_name_moved(o->from.op.op_fs->inodes,
+				 &(struct inode_name){o->from.dir, o->from.name, o->from_id},
+				 &(struct inode_name){o->to_dir, o->to, o->to_id});
 	op_done_cb(&o->from.op, err);
 }
 
@@ -111,6 +120,8 @@ void fs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
 		return;
 	o->to_dir = newparent;
 	strcpy(o->to, newname);
+	o->from_id = inode_of_name(fs->inodes, parent, name);
+	o->to_id = inode_of_name(fs->inodes, newparent, newname);
 	node_rename(fs->node, parent, o->from.name, newparent, o->to, flags, renamed_cb, o);
 	op_started(&o->from.op);
 }

@@ -74,10 +74,10 @@ struct fs *fs_unmount(struct fs *fs);
 
 /*
  * The name stands for something else now, or for nothing, and not by a request of this mount's kernel (the control
- * socket removed, evicted or made it): when this returns, the kernel believes nothing of it. It may wait for locks of
+ * socket removed, evicted or made it; removed: the id of what lost the name by that, or 0): when this returns, the kernel believes nothing of it. It may wait for locks of
  * the kernel that callers of the mount hold: never call it from a callback of the node.
  */
-void fs_forget_name(struct fs *fs, uint64_t dir, const char *name);
+void fs_forget_name(struct fs *fs, uint64_t dir, const char *name, uint64_t removed);
 
 struct fs_stats {
 	uint64_t lookups, opens, creates, reads, read_bytes, writes, write_bytes, flushes, renames, unlinks, readdirs;

@@ -208,15 +208,19 @@ static void names_grow(struct inode_table *t)
 	free(old);
 }
 
-/* Whoever has the name loses it, by a removal on this mount or because the name stands for another version now. */
-static void name_lose(struct inode_table *t, uint64_t dir, const char *name, bool unlinked)
+static struct inode *name_holder(struct inode_table *t, uint64_t dir, const char *name, uint64_t id)
 {
 	struct inode *i = *name_find(t, dir, name);
 
+	return i && i->i_id == id ? i : NULL;
+}
+
+/* The inode loses its name by a removal on this mount. Takes NULL. */
+static void name_unlink(struct inode_table *t, struct inode *i)
+{
 	if (!i)
 		return;
-	if (unlinked)
-		atomic_store_explicit(&i->i_unlinked, true, memory_order_relaxed);
+	atomic_store_explicit(&i->i_unlinked, true, memory_order_relaxed);
 	name_clear(t, i);
 }
 
@@ -331,7 +335,9 @@ struct inode *inode_know(struct inode_table *t, const struct msg_attr *a, struct
 		pthread_mutex_lock(&t->names_lock);
 		atomic_store_explicit(&i->i_unlinked, false, memory_order_relaxed);
 		if (*name_find(t, dir, name) != i) {
-			name_lose(t, dir, name, false);
+			/* The name stands for another version now. */
+			if (*name_find(t, dir, name))
+				name_clear(t, *name_find(t, dir, name));
 			name_give(t, i, dir, name);
 		}
 		pthread_mutex_unlock(&t->names_lock);
@@ -381,23 +387,40 @@ void inode_touch_atime(struct inode_table *t, struct inode *i, int64_t now_ns)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void inode_name_moved(struct inode_table *t, uint64_t from_dir, const char *from, uint64_t to_dir, const char *to)
+uint64_t inode_of_name(struct inode_table *t, uint64_t dir, const char *name)
 {
 	struct inode *i;
+	uint64_t id;
 
 	pthread_mutex_lock(&t->names_lock);
-	i = *name_find(t, from_dir, from);
-	if (!i || *name_find(t, to_dir, to) != i)
-		name_lose(t, to_dir, to, true);
-	if (i)
-		name_give(t, i, to_dir, to);
+	i = *name_find(t, dir, name);
+	id = i ? i->i_id : 0;
+	pthread_mutex_unlock(&t->names_lock);
+	return id;
+}
+
+void inode_name_moved(struct inode_table *t, const struct inode_name *from, const struct inode_name *to)
+{
+	struct inode *i, *old;
+
+	pthread_mutex_lock(&t->names_lock);
+	i = name_holder(t, from->dir, from->name, from->id);
+	old = name_holder(t, to->dir, to->name, to->id);
+	if (old != i)
+		name_unlink(t, old);
+	/* One that has got the name since the rename is what it stands for. */
+	old = *name_find(t, to->dir, to->name);
+	if (i && old && old != i)
+		name_clear(t, i);
+	else if (i)
+		name_give(t, i, to->dir, to->name);
 	pthread_mutex_unlock(&t->names_lock);
 }
 
-void inode_name_removed(struct inode_table *t, uint64_t dir, const char *name)
+void inode_name_removed(struct inode_table *t, const struct inode_name *n)
 {
 	pthread_mutex_lock(&t->names_lock);
-	name_lose(t, dir, name, true);
+	name_unlink(t, name_holder(t, n->dir, n->name, n->id));
 	pthread_mutex_unlock(&t->names_lock);
 }
 

@@ -74,9 +74,19 @@ void inode_get_attr(struct inode_table *t, struct inode *i, struct msg_attr *ret
 void inode_has_xattrs(struct inode_table *t, struct inode *i);
 void inode_touch_atime(struct inode_table *t, struct inode *i, int64_t now_ns);
 
-/* What a rename or removal on this mount did. */
-void inode_name_moved(struct inode_table *t, uint64_t from_dir, const char *from, uint64_t to_dir, const char *to);
-void inode_name_removed(struct inode_table *t, uint64_t dir, const char *name);
+/* The inode that the name stands for as far as is known; 0: none. */
+uint64_t inode_of_name(struct inode_table *t, uint64_t dir, const char *name);
+/*
+ * What a rename or removal on this mount did to the inode that had the name when it started. By the time that is known
+ * the name may be another's: the kernel lets go of the directory when the task is killed.
+ */
+struct inode_name {
+	uint64_t dir;
+	const char *name;
+	uint64_t id;
+};
+void inode_name_moved(struct inode_table *t, const struct inode_name *from, const struct inode_name *to);
+void inode_name_removed(struct inode_table *t, const struct inode_name *n);
 /* Copies the name (MSG_NAME_MAX + 1). -ENOENT when it has none. */
 int inode_get_name(struct inode_table *t, struct inode *i, uint64_t *ret_dir, char *ret_name);
 /* Also when it has lost it. */

@@ -147,9 +147,9 @@ void notify_gone(void *arg, uint64_t put_id, uint64_t dir, const char *name)
 	inode_unref(fs->inodes, i);
 }
 
-void fs_forget_name(struct fs *fs, uint64_t dir, const char *name)
+void fs_forget_name(struct fs *fs, uint64_t dir, const char *name, uint64_t removed)
 {
-	inode_name_removed(fs->inodes, dir, name);
+	inode_name_removed(fs->inodes, &(struct inode_name){dir, name, removed});
 	count_add(fs, invalidations, 1);
 	fuse_lowlevel_notify_inval_entry(fs->se, dir, name, strlen(name));
 }

@@ -203,6 +203,13 @@ def tiers(ctx):
     with open(f"{d.mnt}/ns/b", "rb") as f:
         says(d, FAILED, "in use", "evict", "--force", "--tier", "dram", "ns/b")
         f.read(1)
+    write_file(f"{d.mnt}/ns/held", big_stamped("held", 1, 3 * MIB))
+    on_both_tiers(d, "ns/held")
+    with open(f"{d.mnt}/ns/held", "rb") as f:
+        d.cli("evict", "--force", "--tier", "ssd", "ns/held")
+        check_bytes(f.read(), big_stamped("held", 1, 3 * MIB), "an open object that has lost one of two copies")
+        same(os.fstat(f.fileno()).st_nlink, 1, "its links")
+    os.unlink(f"{d.mnt}/ns/held")
     d.cli("prefetch", "ns/a")
     on_both_tiers(d, "ns/a")
     check_bytes(read_file(f"{d.mnt}/ns/a"), big_stamped("a", 1, 3 * MIB), "a, brought back")

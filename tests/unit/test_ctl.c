@@ -247,10 +247,12 @@ static json_t *no_memory(void *arg)
 /* Counts, and remembers the last. */
 static unsigned changed;
 static char changed_name[MSG_NAME_MAX + 1];
+static uint64_t changed_removed;
 
-static void name_changed(void *arg, uint64_t at, const char *name)
+static void name_changed(void *arg, uint64_t at, const char *name, uint64_t removed)
 {
 	changed++;
+	changed_removed = removed;
 	snprintf(changed_name, sizeof(changed_name), "%s", name);
 }
 
@@ -407,6 +409,7 @@ START_TEST(changes)
 	/* The mount was told of the forced evict and the removal, not of what failed or changed no name. */
 	ck_assert_uint_eq(changed, 2);
 	ck_assert_str_eq(changed_name, "f1");
+	ck_assert_uint_ne(changed_removed, 0);
 	ck_assert_int_eq(ask_once("{\"op\": \"rmdir\", \"path\": \"ns\"}", &e), -ENOTEMPTY);
 	ck_assert_int_eq(ask_once("{\"op\": \"rmdir\", \"path\": \"ns/f1\"}", &e), -ENOTDIR);
 	ck_assert_int_eq(ask_once("{\"op\": \"pin\", \"path\": \"ns\", \"pin\": true}", &e), -EISDIR);

@@ -135,10 +135,16 @@ START_TEST(a_name_stands_for_one)
 	ck_assert(has_name(t, 12, 1, "a"));
 	ck_assert(has_name(t, 10, 0, NULL));
 	ck_assert_uint_eq(links(t, 10), 1);
-	inode_name_removed(t, 1, "a");
+	/* What was removed was the version before. */
+	inode_name_removed(t, &(struct inode_name){1, "a", 10});
+	ck_assert(has_name(t, 12, 1, "a"));
+	ck_assert_uint_eq(links(t, 12), 1);
+	ck_assert_uint_eq(inode_of_name(t, 1, "a"), 12);
+	inode_name_removed(t, &(struct inode_name){1, "a", 12});
 	ck_assert(has_name(t, 12, 0, NULL));
 	ck_assert_uint_eq(links(t, 12), 0);
-	inode_name_removed(t, 1, "a");
+	ck_assert_uint_eq(inode_of_name(t, 1, "a"), 0);
+	inode_name_removed(t, &(struct inode_name){1, "a", 0});
 	inode_table_free(t);
 }
 END_TEST
@@ -149,19 +155,43 @@ START_TEST(a_rename_moves_the_name)
 
 	tell(t, 10, NULL, 1, "tmp");
 	tell(t, 11, NULL, 1, "key");
-	inode_name_moved(t, 1, "tmp", 1, "key");
+	inode_name_moved(t, &(struct inode_name){1, "tmp", 10}, &(struct inode_name){1, "key", 11});
 	ck_assert(has_name(t, 10, 1, "key"));
 	ck_assert_uint_eq(links(t, 10), 1);
 	ck_assert(has_name(t, 11, 0, NULL));
 	ck_assert_uint_eq(links(t, 11), 0);
 	/* From a name the kernel has no inode of: the target is gone all the same. */
-	inode_name_moved(t, 5, "unknown", 1, "key");
+	inode_name_moved(t, &(struct inode_name){5, "unknown", 0}, &(struct inode_name){1, "key", 10});
 	ck_assert_uint_eq(links(t, 10), 0);
 	/* To itself. */
 	tell(t, 12, NULL, 1, "x");
-	inode_name_moved(t, 1, "x", 1, "x");
+	inode_name_moved(t, &(struct inode_name){1, "x", 12}, &(struct inode_name){1, "x", 12});
 	ck_assert(has_name(t, 12, 1, "x"));
 	ck_assert_uint_eq(links(t, 12), 1);
+	inode_table_free(t);
+}
+END_TEST
+
+/* The task was killed and the kernel let the directories go, so that both names were made anew before it is over. */
+START_TEST(a_late_rename_spares_who_came_after)
+{
+	struct inode_table *t = inode_table_new();
+	const struct inode_name from = {1, "tmp", 10}, to = {1, "key", 11};
+
+	tell(t, 10, NULL, 1, "tmp");
+	tell(t, 11, NULL, 1, "key");
+	tell(t, 12, NULL, 1, "tmp");
+	tell(t, 13, NULL, 1, "key");
+	inode_name_moved(t, &from, &to);
+	ck_assert(has_name(t, 12, 1, "tmp"));
+	ck_assert(has_name(t, 13, 1, "key"));
+	ck_assert_uint_eq(links(t, 12), 1);
+	ck_assert_uint_eq(links(t, 13), 1);
+	/* Only the target. */
+	tell(t, 14, NULL, 1, "tmp2");
+	inode_name_moved(t, &(struct inode_name){1, "tmp2", 14}, &to);
+	ck_assert(has_name(t, 13, 1, "key"));
+	ck_assert(has_name(t, 14, 0, NULL));
 	inode_table_free(t);
 }
 END_TEST
@@ -224,10 +254,11 @@ static void *tell_and_forget(void *arg)
 		snprintf(name, sizeof(name), "n%d", rand_r(&seed) % 4);
 		switch (rand_r(&seed) % 4) {
 		case 0:
-			inode_name_moved(t, 1, name, 1, "n0");
+			inode_name_moved(t, &(struct inode_name){1, name, inode_of_name(t, 1, name)},
+					 &(struct inode_name){1, "n0", inode_of_name(t, 1, "n0")});
 			break;
 		case 1:
-			inode_name_removed(t, 1, name);
+			inode_name_removed(t, &(struct inode_name){1, name, inode_of_name(t, 1, name)});
 			break;
 		default:
 			tell(t, id, NULL, 1, name);
@@ -420,6 +451,7 @@ int main(void)
 	tcase_add_test(t, forgetting_too_much_is_harmless);
 	tcase_add_test(t, a_name_stands_for_one);
 	tcase_add_test(t, a_rename_moves_the_name);
+	tcase_add_test(t, a_late_rename_spares_who_came_after);
 	tcase_add_test(t, many);
 	tcase_add_test(t, an_open_moves_the_atime_only_here);
 	tcase_add_test(t, threads);
