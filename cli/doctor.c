@@ -107,26 +107,53 @@ static void check_huge_pages(struct doctor *d)
 	fclose(f);
 }
 
+/* In place: the kernel writes blanks, newlines and backslashes of a mount point as \ooo. */
+static void unescape(char *s)
+{
+	char *out = s;
+
+	while (*s) {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' &&
+		    s[3] <= '7') {
+			*out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+			s += 4;
+		} else {
+			*out++ = *s++;
+		}
+	}
+	*out = '\0';
+}
+
+static void check_mount(struct doctor *d, const char *target)
+{
+	struct statfs st;
+
+	if (!statfs(target, &st)) /* stat(2) may be answered by the kernel */
+		report(d, true, "%s is mounted", target);
+	else if (errno == ENOTCONN)
+		report(d, false, "%s: its fluxkvd died; start it again on the same mount point, or: umount -l '%s'",
+		       target, target);
+	else if (errno == EACCES)
+		report(d, true, "%s is mounted, and not for this user (allow_other)", target);
+	else
+		report(d, false, "%s: %s", target, strerror(errno));
+}
+
 static void check_stale_mounts(struct doctor *d)
 {
 	FILE *f = fopen("/proc/self/mounts", "re");
 	char *line = NULL;
 	size_t cap = 0;
-	struct statfs st;
 
 	if (!f)
 		return;
 	while (getline(&line, &cap, f) > 0) {
-		char target[PATH_MAX], type[64];
+		char target[4 * PATH_MAX], type[64];
 
-		if (sscanf(line, "%*s %4095s %63s", target, type) != 2 || strcmp(type, "fuse.fluxkv"))
+		if (sscanf(line, "%*s %16383s %63s", target, type) != 2 || strcmp(type, "fuse.fluxkv"))
 			continue;
-		if (statfs(target, &st) && errno == ENOTCONN) /* stat(2) may be answered by the kernel */
-			report(d, false,
-			       "%s: its fluxkvd died; start it again on the same mount point, or: umount -l %s", target,
-			       target);
-		else
-			report(d, true, "%s is mounted", target);
+		unescape(target);
+		check_mount(d, target);
 	}
 	free(line);
 	fclose(f);

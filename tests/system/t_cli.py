@@ -574,6 +574,13 @@ def doctor(ctx):
     check(p.returncode in (FAILED, UNREACHABLE), p.returncode)
     check(f"FAULT {d.mnt}: its fluxkvd died" in p.stdout, f"the dead mount is not in:\n{p.stdout}")
     d.end()
+    # /proc/self/mounts has a mount point's blanks and backslashes escaped.
+    odd = ctx.daemon(mnt=os.path.join(ctx.temp("m"), "with a blank\\040")).start()
+    check(f"ok    {odd.mnt} is mounted" in odd.cli("doctor", ok=False).stdout, "the odd mount")
+    odd.kill()
+    out = odd.cli("doctor", ok=False).stdout
+    check(f"FAULT {odd.mnt}: its fluxkvd died" in out, f"the dead odd mount is not in:\n{out}")
+    odd.end()
 
 
 @test(fluxkv=True, timeout=120)
