@@ -317,7 +317,9 @@ static void set_size(struct attr_op *o, const struct fuse_file_info *fi)
 	struct put *put = o->inode->i_put;
 	int r = 0;
 
-	if (!fi) {
+	if (!fi && fs_draining(fs)) {
+		r = -ESHUTDOWN;
+	} else if (!fi) {
 		if (put && retry_take(fs, o->op.op_tid, o->inode->i_id, &o->hold))
 			r = 0;
 		else if (put && !(r = put_open(put, true)))

@@ -13,8 +13,8 @@ void fs_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 	uint32_t m = (mode & 07777) | S_IFDIR, gid;
 	struct name_op *o;
 
-	if (ino_is_virtual(parent) || name_is_virtual(parent, name)) {
-		req_err(req, -EPERM);
+	if (fs_draining(fs) || ino_is_virtual(parent) || name_is_virtual(parent, name)) {
+		req_err(req, fs_draining(fs) ? -ESHUTDOWN : -EPERM);
 		return;
 	}
 	o = name_op_new(req, sizeof(*o), "mkdir", parent, name);
@@ -93,8 +93,7 @@ static void renamed_cb(void *arg, int err)
 	struct rename_op *o = arg;
 
 	if (!err)
-		inode_name_moved(o->from.op.op_fs->inodes,
-				 &(struct inode_name){o->from.dir, o->from.name, o->from_id},
+		inode_name_moved(o->from.op.op_fs->inodes, &(struct inode_name){o->from.dir, o->from.name, o->from_id},
 				 &(struct inode_name){o->to_dir, o->to, o->to_id});
 	op_done_cb(&o->from.op, err);
 }
@@ -223,8 +222,9 @@ void fs_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 	uint32_t m = (mode & 07777) | S_IFREG, gid;
 	struct mknod_op *o;
 
-	if (((mode & S_IFMT) && !S_ISREG(mode)) || ino_is_virtual(parent) || name_is_virtual(parent, name)) {
-		req_err(req, -EPERM);
+	if (fs_draining(fs) || ((mode & S_IFMT) && !S_ISREG(mode)) || ino_is_virtual(parent) ||
+	    name_is_virtual(parent, name)) {
+		req_err(req, fs_draining(fs) ? -ESHUTDOWN : -EPERM);
 		return;
 	}
 	o = name_op_new(req, sizeof(*o), "mknod", parent, name);

@@ -61,8 +61,9 @@ int fs_mount(const struct fs_config *cfg, struct fs **ret, struct errmsg *e);
 int fs_loop(struct fs *fs);
 
 /*
- * Asks for the end: the mount leaves the name space, nothing new may be opened, what runs and what is being written
- * may finish within ten seconds, then fs_loop() returns. Async-signal-safe; calling it again is harmless.
+ * Asks for the end: nothing new may be made or opened for writing, what runs and what is being written may finish
+ * within ten seconds, with reads served meanwhile; then fs_loop() returns, and fs_unmount() takes the mount away.
+ * Async-signal-safe; calling it again is harmless.
  */
 void fs_exit(struct fs *fs);
 
@@ -74,8 +75,9 @@ struct fs *fs_unmount(struct fs *fs);
 
 /*
  * The name stands for something else now, or for nothing, and not by a request of this mount's kernel (the control
- * socket removed, evicted or made it; removed: the id of what lost the name by that, or 0): when this returns, the kernel believes nothing of it. It may wait for locks of
- * the kernel that callers of the mount hold: never call it from a callback of the node.
+ * socket removed, evicted or made it; removed: the id of what lost the name by that, or 0): when this returns, the
+ * kernel believes nothing of it. It may wait for locks of the kernel that callers of the mount hold: never call it from
+ * a callback of the node.
  */
 void fs_forget_name(struct fs *fs, uint64_t dir, const char *name, uint64_t removed);
 

@@ -63,7 +63,7 @@ struct fs {
 
 	sem_t wake;	       /* fs_loop() and fs_mount() wait here */
 	atomic_bool exiting;   /* fs_exit() was called */
-	atomic_bool draining;  /* nothing new may be opened for writing */
+	atomic_bool draining;  /* see fs_draining() */
 	atomic_bool init_done; /* the kernel's INIT has come */
 	atomic_bool ended;     /* the workers found the mount gone, or failed */
 	atomic_int loop_error; /* why, if they failed */
@@ -139,6 +139,13 @@ void req_ok(fuse_req_t req);
 static inline struct fs *req_fs(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
+}
+
+/* The daemon ends: nothing new is begun (-ESHUTDOWN), but what was may be brought to its end, also by rename and link.
+ */
+static inline bool fs_draining(struct fs *fs)
+{
+	return atomic_load_explicit(&fs->draining, memory_order_relaxed);
 }
 
 /* The answer's callback for operations that answer with a bare errno: arg is the op. */

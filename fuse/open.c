@@ -236,7 +236,7 @@ void fs_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	i = inode_get(fs->inodes, ino);
-	if (!i || (atomic_load_explicit(&fs->draining, memory_order_relaxed) && wants_write(fi->flags))) {
+	if (!i || (fs_draining(fs) && wants_write(fi->flags))) {
 		req_err(req, i ? -ESHUTDOWN : -ESTALE);
 		inode_unref(fs->inodes, i);
 		return;
@@ -397,9 +397,8 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
 	struct open_op *o;
 
 	count_add(fs, creates, 1);
-	if (ino_is_virtual(parent) || name_is_virtual(parent, name) ||
-	    atomic_load_explicit(&fs->draining, memory_order_relaxed)) {
-		req_err(req, atomic_load(&fs->draining) ? -ESHUTDOWN : -EPERM);
+	if (fs_draining(fs) || ino_is_virtual(parent) || name_is_virtual(parent, name)) {
+		req_err(req, fs_draining(fs) ? -ESHUTDOWN : -EPERM);
 		return;
 	}
 	o = name_op_new(req, sizeof(*o), "create", parent, name);
@@ -436,8 +435,8 @@ void fs_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_f
 	uint32_t m = (mode & 07777) | S_IFREG, gid;
 	struct open_op *o;
 
-	if (ino_is_virtual(parent)) {
-		req_err(req, -EPERM);
+	if (fs_draining(fs) || ino_is_virtual(parent)) {
+		req_err(req, fs_draining(fs) ? -ESHUTDOWN : -EPERM);
 		return;
 	}
 	o = op_new(req, sizeof(*o), "tmpfile", parent);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon's life: its log, pid file and signals, what a start that fails leaves, how a dead mount is recovered."""
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -8,7 +9,7 @@ import socket
 import subprocess
 import time
 
-from lib import (BUILD_DIR, FLUXKVD, MIB, SLOW, big_stamped, check, check_bytes, left_behind, process_state, read_file,
+from lib import (BUILD_DIR, FLUXKVD, MIB, SLOW, big_stamped, check, check_bytes, fails, left_behind, process_state, read_file,
                  run, same, test, wait_for, write_file)
 
 CANNOT_SERVE, USAGE = 1, 2
@@ -240,6 +241,13 @@ def what_runs_may_finish(ctx):
     started = time.monotonic()
     d.process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
+    for text, call in (("open for writing", lambda: os.open(f"{d.mnt}/ns/f", os.O_WRONLY)),
+                       ("create", lambda: os.open(f"{d.mnt}/ns/new", os.O_WRONLY | os.O_CREAT)),
+                       ("mkdir", lambda: os.mkdir(f"{d.mnt}/ns/new")), ("mknod", lambda: os.mknod(f"{d.mnt}/ns/new")),
+                       ("truncate", lambda: os.truncate(f"{d.mnt}/ns/f", 0)),
+                       ("O_TMPFILE", lambda: os.open(f"{d.mnt}/ns", os.O_TMPFILE | os.O_RDWR))):
+        fails((errno.ESHUTDOWN, errno.EOPNOTSUPP) if "TMP" in text else errno.ESHUTDOWN, f"{text} while it ends", call)
+    os.rename(f"{d.mnt}/ns/w", f"{d.mnt}/ns/w2")
     os.write(fd, bytes(MIB))
     check_bytes(os.read(reader, 100), big_stamped("f", 1, 100), "a read while it ends")
     os.close(fd)
