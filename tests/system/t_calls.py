@@ -747,4 +747,53 @@ def a_cached_reader_beside_a_direct_writer(ctx):
     os.close(cached)
 
 
+@test(fluxkv=True)
+def requests_are_as_large_as_can_be(ctx):
+    """64 MiB in pieces of 1 MiB: a request for each, and few more."""
+    d = ctx.daemon(dram="512MB").start()
+    os.mkdir(f"{d.mnt}/ns")
+    piece = mmap.mmap(-1, MIB) # on a page's boundary: else each write takes one page more than a request holds
+    piece[:] = big_stamped("piece", 1, MIB)
+    fd = os.open(f"{d.mnt}/ns/f", os.O_CREAT | os.O_WRONLY)
+    before = d.number("fs", "requests")
+    for _ in range(64):
+        same(os.write(fd, piece), MIB, "write")
+    wrote = d.number("fs", "requests") - before
+    os.close(fd)
+    check(64 <= wrote <= 64 + 4, f"{wrote} requests wrote 64 MiB")
+    fd = os.open(f"{d.mnt}/ns/f", os.O_RDONLY) # a published version: the writer's pages are not its own
+    before = d.number("fs", "requests")
+    for _ in range(64):
+        same(os.readv(fd, [piece]), MIB, "read")
+    took = d.number("fs", "requests") - before
+    os.close(fd)
+    check(64 <= took <= 64 + 12, f"{took} requests read 64 MiB")
+    d.stop()
+
+
+@test(fluxkv=True)
+def opens_of_a_cached_name_ask_nobody(ctx):
+    d = ctx.daemon(dram="64MB").start()
+    os.mkdir(f"{d.mnt}/ns")
+    write_file(f"{d.mnt}/ns/f", bytes(MIB))
+    read_file(f"{d.mnt}/ns/f")
+
+    def messages(call):
+        before = d.number("master", "messages")
+        call()
+        return d.number("master", "messages") - before
+
+    def opens():
+        for _ in range(1000):
+            os.close(os.open(f"{d.mnt}/ns/f", os.O_RDONLY))
+
+    wait_for(lambda: messages(lambda: time.sleep(0.3)) <= 2, "the node is quiet", 10)
+    started = time.monotonic()
+    busy = messages(opens)
+    took = time.monotonic() - started
+    idle = messages(lambda: time.sleep(took))
+    check(busy <= idle + 2, f"1,000 opens in {took:.2f} s: {busy} messages; {idle} when idle as long")
+    d.stop()
+
+
 run(globals())
