@@ -287,6 +287,26 @@ struct notify *notify_new(struct fs *fs, struct errmsg *e);
 void notify_stop(struct notify *n);
 /* After notify_stop(). Takes NULL, returns NULL. */
 struct notify *notify_free(struct notify *n);
+enum note_kind {
+	NOTE_NAME,    /* the name's dentry is to go */
+	NOTE_WRITTEN, /* the pages of a range; then op is answered */
+	NOTE_GONE,    /* a published version is no more: its attributes, its pages, the inode itself */
+	NOTE_IDLE,    /* a private version that nobody writes any more: the inode */
+};
+
+/* What the kernel is to be told: notify.c's own, and freed there, but for that of a write, which lies in its op. */
+struct note {
+	struct list link;
+	enum note_kind kind;
+	uint64_t ino;	/* the directory for a name, else the inode */
+	uint64_t at_ns; /* not before */
+	uint64_t off;
+	size_t len;
+	struct op *op; /* NOTE_WRITTEN */
+	bool again;    /* tried before */
+	const char *name;
+};
+
 /* None of these waits. */
 
 /* A private version's inode has lost its last writer: in a while the kernel forgets it. What is too much is not told.
@@ -294,9 +314,9 @@ struct notify *notify_free(struct notify *n);
 void notify_idle(struct notify *n, uint64_t ino);
 /*
  * The pages of a range of the inode are to be dropped, since readers through the page cache may have read old bytes
- * back in while the write was under way; then op is answered with written bytes.
+ * back in while the write was under way; then op is answered with written bytes. t lies in op, so it cannot be lacking.
  */
-void notify_pages_then_write(struct notify *n, uint64_t ino, uint64_t off, size_t len, struct op *op);
+void notify_pages_then_write(struct notify *n, struct note *t, uint64_t off, size_t len, struct op *op);
 /* The node's event. */
 void notify_gone(void *arg, uint64_t put_id, uint64_t dir, const char *name);
 

@@ -32,25 +32,6 @@ struct prune_out {
 	uint64_t ids[PRUNE_MAX];
 };
 
-enum note_kind {
-	NOTE_NAME,    /* the name's dentry is to go */
-	NOTE_WRITTEN, /* the pages of a range; then op is answered */
-	NOTE_GONE,    /* a published version is no more: its attributes, its pages, the inode itself */
-	NOTE_IDLE,    /* a private version that nobody writes any more: the inode */
-};
-
-struct note {
-	struct list link;
-	enum note_kind kind;
-	uint64_t ino;	/* the directory for a name, else the inode */
-	uint64_t at_ns; /* not before */
-	uint64_t off;
-	size_t len;
-	struct op *op;
-	bool again; /* tried before */
-	char name[];
-};
-
 /* A thread with a queue. */
 struct lane {
 	struct notify *n;
@@ -84,11 +65,11 @@ static struct note *note_new(enum note_kind kind, uint64_t ino, const char *name
 		return NULL;
 	t->kind = kind;
 	t->ino = ino;
-	memcpy(t->name, name, len + 1);
+	t->name = memcpy(t + 1, name, len + 1);
 	return t;
 }
 
-/* Takes t over (NULL is nothing). False: it was not queued, and is freed. */
+/* Takes t over (NULL is nothing). False: it was not queued, and is freed, but for one that is an op's. */
 static bool bring(struct lane *l, struct note *t, size_t max, uint64_t delay_ns)
 {
 	bool queued = false;
@@ -104,7 +85,7 @@ static bool bring(struct lane *l, struct note *t, size_t max, uint64_t delay_ns)
 		pthread_cond_signal(&l->wake);
 	}
 	pthread_mutex_unlock(&l->lock);
-	if (!queued)
+	if (!queued && !t->op)
 		free(t);
 	return queued;
 }
@@ -114,15 +95,9 @@ void notify_idle(struct notify *n, uint64_t ino)
 	bring(&n->inodes, note_new(NOTE_IDLE, ino, ""), QUEUE_MAX, LATER_NS);
 }
 
-void notify_pages_then_write(struct notify *n, uint64_t ino, uint64_t off, size_t len, struct op *op)
+void notify_pages_then_write(struct notify *n, struct note *t, uint64_t off, size_t len, struct op *op)
 {
-	struct note *t = note_new(NOTE_WRITTEN, ino, "");
-
-	if (t) {
-		t->off = off;
-		t->len = len;
-		t->op = op;
-	}
+	*t = (struct note){.kind = NOTE_WRITTEN, .ino = op->op_ino, .off = off, .len = len, .op = op};
 	if (!bring(&n->inodes, t, SIZE_MAX, 0))
 		op_write(op, len);
 }
@@ -287,7 +262,7 @@ static void *lane_main(void *arg)
 {
 	struct lane *l = arg;
 	struct note *t;
-	bool told;
+	bool told, ops;
 
 	pthread_mutex_lock(&l->lock);
 	for (;;) {
@@ -295,9 +270,13 @@ static void *lane_main(void *arg)
 		if (t) {
 			list_del(&t->link);
 			pthread_mutex_unlock(&l->lock);
+			ops = t->op; /* gone when that is answered */
 			told = tell(l->n, t);
 			pthread_mutex_lock(&l->lock);
-			done_with(l, t, told);
+			if (ops)
+				l->count--;
+			else
+				done_with(l, t, told);
 		} else if (l->stop) {
 			break;
 		} else if (l == &l->n->inodes && l->n->prune.count) {

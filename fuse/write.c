@@ -18,6 +18,7 @@ struct write_op {
 	const void *buf;
 	size_t len;
 	uint64_t off;
+	struct note note;
 };
 
 static void written_cb(void *arg, int err)
@@ -32,7 +33,7 @@ static void written_cb(void *arg, int err)
 	}
 	count_add(fs, write_bytes, o->len);
 	if (h->h_direct && atomic_load(&h->h_inode->i_cached))
-		notify_pages_then_write(fs->notify, o->op.op_ino, o->off, o->len, &o->op);
+		notify_pages_then_write(fs->notify, &o->note, o->off, o->len, &o->op);
 	else
 		op_write(&o->op, o->len);
 }
