@@ -353,10 +353,24 @@ static bool space_wait(struct node *n, uint64_t gen, uint64_t bytes, uint64_t de
 	return r != ETIMEDOUT;
 }
 
-/* Sums up why nothing can go. */
+/* Sums up why nothing can go: each block once, by what keeps it longest. */
 struct blockers {
-	uint64_t open, persisting, dropped;
+	uint64_t open, persisting, dropped, pinned;
 };
+
+static void sum_block(const struct block *b, struct blockers *sum)
+{
+	uint64_t bytes = (b->flags & BLOCK_MEM) ? segment_charge(b->len) : 0;
+
+	if (b->flags & (BLOCK_DROP | BLOCK_TEMP))
+		sum->dropped += bytes;
+	else if (b->flags & (BLOCK_PERSIST | BLOCK_DUE))
+		sum->persisting += bytes;
+	else if ((b->flags & BLOCK_PIN) && !(b->flags & BLOCK_SSD))
+		sum->pinned += bytes;
+	else if (b->holders || b->pins)
+		sum->open += bytes;
+}
 
 static void sum_blockers(struct node *n, struct blockers *ret)
 {
@@ -366,16 +380,8 @@ static void sum_blockers(struct node *n, struct blockers *ret)
 
 		pthread_mutex_lock(&s->lock);
 		for (size_t k = 0; k < s->n_slots; k++)
-			for (struct block *b = s->slots[k]; b; b = b->next) {
-				uint64_t bytes = (b->flags & BLOCK_MEM) ? segment_charge(b->len) : 0;
-
-				if (b->flags & (BLOCK_DROP | BLOCK_TEMP))
-					ret->dropped += bytes;
-				else if (b->holders || b->pins)
-					ret->open += bytes;
-				else if (b->flags & (BLOCK_PERSIST | BLOCK_DUE))
-					ret->persisting += bytes;
-			}
+			for (struct block *b = s->slots[k]; b; b = b->next)
+				sum_block(b, ret);
 		pthread_mutex_unlock(&s->lock);
 	}
 }
@@ -384,7 +390,7 @@ static void sum_blockers(struct node *n, struct blockers *ret)
 
 static void log_nospace(struct node *n, uint64_t bytes)
 {
-	char want[24], cap[24], priv[24], open[24], dropped[24], persisting[24], pinned[24];
+	char want[24], cap[24], priv[24], open[24], dropped[24], persisting[24], pinned[24], kept[24], zombie[24];
 	uint64_t now = clock_ns(), refused;
 	struct blockers b;
 	bool quiet;
@@ -401,11 +407,14 @@ static void log_nospace(struct node *n, uint64_t bytes)
 	sum_blockers(n, &b);
 	log_warn(
 	    "no room for %s in %s of memory and nothing can be evicted: %s being written, %s open without an SSD copy, "
-	    "%s deleted but still open, %s on its way to SSD, %s pinned",
+	    "%s deleted but still open, %s of deleted values still mapped, %s on its way to SSD, %s pinned, %s refused "
+	    "by the master",
 	    size_format(bytes, want, sizeof(want)), size_format(n->capacity, cap, sizeof(cap)),
 	    size_format(count_get(n, dram_reserved), priv, sizeof(priv)), size_format(b.open, open, sizeof(open)),
-	    size_format(b.dropped, dropped, sizeof(dropped)), size_format(b.persisting, persisting, sizeof(persisting)),
-	    size_format(refused, pinned, sizeof(pinned)));
+	    size_format(b.dropped, dropped, sizeof(dropped)),
+	    size_format(count_get(n, dram_zombie), zombie, sizeof(zombie)),
+	    size_format(b.persisting, persisting, sizeof(persisting)), size_format(b.pinned, pinned, sizeof(pinned)),
+	    size_format(refused, kept, sizeof(kept)));
 }
 
 int space_call(struct node *n, struct msg *(*make)(void *arg), void *arg, uint64_t bytes, struct msg **ret_answer)
