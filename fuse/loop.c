@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "store/config.h"
 
-#define WORKERS_MAX 64u
 #define SCRATCH_ALIGN 4096
 
 struct worker {
@@ -27,7 +27,7 @@ struct worker {
 
 struct workers {
 	unsigned n;
-	struct worker w[WORKERS_MAX];
+	struct worker w[CONFIG_FUSE_THREADS_MAX];
 };
 
 static _Thread_local struct worker *self;
@@ -111,7 +111,7 @@ unsigned fs_threads(uint64_t wanted)
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (wanted)
-		return wanted < WORKERS_MAX ? (unsigned)wanted : WORKERS_MAX;
+		return wanted < CONFIG_FUSE_THREADS_MAX ? (unsigned)wanted : CONFIG_FUSE_THREADS_MAX;
 	return cpus < 2 ? 4 : cpus > 14 ? 16 : (unsigned)cpus + 2;
 }
 

@@ -20,6 +20,8 @@ struct config_ssd {
 	uint64_t limit; /* bytes; 0 when large_limit_size is absent: no SSD tier */
 };
 
+#define CONFIG_FUSE_THREADS_MAX 256 /* that may be asked for */
+
 /* Times are in milliseconds. Strings are never NULL unless said; all are UTF-8 without control characters. */
 struct config {
 	char *instance_key;	/* default: the host's name; one path component, as cluster_name is */

@@ -34,7 +34,7 @@ const struct config_key config_keys[] = {
     {"block_size", NULL, CONFIG_BLOCK, FIELD(block_size), 4096, GIB, false, false},
     {"negative_timeout", NULL, CONFIG_TIME, FIELD(negative_timeout), 0, HOUR, false, false},
     {"entry_timeout", NULL, CONFIG_TIME, FIELD(entry_timeout), 0, DAY, false, false},
-    {"fuse_threads", NULL, CONFIG_COUNT, FIELD(fuse_threads), 0, 256, false, false},
+    {"fuse_threads", NULL, CONFIG_COUNT, FIELD(fuse_threads), 0, CONFIG_FUSE_THREADS_MAX, false, false},
     {"allow_other", NULL, CONFIG_BOOL, FIELD(allow_other), 0, 0, false, false},
     {"ssd_direct", NULL, CONFIG_BOOL, FIELD(ssd_direct), 0, 0, false, false},
     {"ssd_retry", NULL, CONFIG_TIME, FIELD(ssd_retry), SECOND, DAY, false, false},

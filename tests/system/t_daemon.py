@@ -271,6 +271,14 @@ def what_runs_may_finish(ctx):
 
 
 @test(fluxkv=True)
+def as_many_threads_as_asked_for(ctx):
+    d = ctx.daemon(dram="64MB", fuse_threads="256").start()
+    names = [read_file(f"/proc/{d.pid}/task/{tid}/comm").decode().strip() for tid in os.listdir(f"/proc/{d.pid}/task")]
+    same(sum(bool(re.fullmatch(r"fuse-\d+", n)) for n in names), 256, "threads that take requests")
+    d.stop()
+
+
+@test(fluxkv=True)
 def few_descriptors(ctx):
     """The message has the numbers; the soft limit alone is raised."""
     d = ctx.daemon(dram="64MB")
