@@ -32,12 +32,10 @@ struct fs_config {
 	const char *options;	  /* further mount options for the kernel ("nodev,noexec"), or NULL */
 	bool allow_other;
 	bool ro;
-	bool debug;		 /* libfuse prints each request to stderr */
 	double negative_timeout; /* seconds that "no such name" is believed */
 	double entry_timeout;	 /* of published names; changes are pushed to the kernel, so it may be long */
 	double attr_timeout;	 /* of published versions and directories */
 	unsigned threads;	 /* workers; 0: from the number of CPUs */
-	unsigned max_background; /* read-ahead requests in flight; 0: the default */
 	/*
 	 * The content of a virtual file, made anew at each open: *ret from malloc, which the file system frees. Called
 	 * on a worker: it must not wait for the file system or for the master. 0 or a negative errno.

@@ -17,7 +17,7 @@
 #define INIT_TIMEOUT_NS (10 * NS_PER_SEC)
 #define DRAIN_NS (10 * NS_PER_SEC)
 #define POLL_NS (20 * NS_PER_MS)
-#define DEFAULT_MAX_BACKGROUND 256u
+#define MAX_BACKGROUND 256u /* read-ahead requests in flight */
 #define READ_AHEAD_KB "1024"
 
 /* ---- the kernel's INIT -------------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static void fs_op_init(void *userdata, struct fuse_conn_info *conn)
 		conn->max_write = FS_IO_MAX;
 	conn->max_read = FS_IO_MAX;
 	conn->max_readahead = FS_IO_MAX;
-	conn->max_background = fs->cfg.max_background ? fs->cfg.max_background : DEFAULT_MAX_BACKGROUND;
+	conn->max_background = MAX_BACKGROUND;
 	conn->congestion_threshold = conn->max_background / 4 * 3;
 	atomic_store(&fs->max_write, conn->max_write);
 	atomic_store(&fs->init_done, true);
@@ -182,11 +182,6 @@ static struct fs *fs_new(const struct fs_config *cfg)
 
 /* ---- mounting ----------------------------------------------------------------------------------------------- */
 
-static int add_option(struct fuse_args *args, char **text, const char *option)
-{
-	return fuse_opt_add_opt(text, option);
-}
-
 /* "-o" and the mount options, as libfuse takes them. */
 static int build_args(const struct fs_config *cfg, struct fuse_args *args)
 {
@@ -195,21 +190,19 @@ static int build_args(const struct fs_config *cfg, struct fuse_args *args)
 
 	snprintf(fsname, sizeof(fsname), "fsname=%s", cfg->source);
 	snprintf(max_read, sizeof(max_read), "max_read=%u", FS_IO_MAX);
-	r = add_option(args, &opts, "subtype=fluxkv");
+	r = fuse_opt_add_opt(&opts, "subtype=fluxkv");
 	if (!r)
 		r = fuse_opt_add_opt_escaped(&opts, fsname);
 	if (!r)
-		r = add_option(args, &opts, "default_permissions");
+		r = fuse_opt_add_opt(&opts, "default_permissions");
 	if (!r)
-		r = add_option(args, &opts, max_read);
+		r = fuse_opt_add_opt(&opts, max_read);
 	if (!r && cfg->allow_other)
-		r = add_option(args, &opts, "allow_other");
+		r = fuse_opt_add_opt(&opts, "allow_other");
 	if (!r && cfg->ro)
-		r = add_option(args, &opts, "ro");
-	if (!r && cfg->debug)
-		r = add_option(args, &opts, "debug");
+		r = fuse_opt_add_opt(&opts, "ro");
 	if (!r && cfg->options && cfg->options[0])
-		r = add_option(args, &opts, cfg->options);
+		r = fuse_opt_add_opt(&opts, cfg->options);
 	if (!r)
 		r = fuse_opt_add_arg(args, "fluxkvd") || fuse_opt_add_arg(args, "-o") || fuse_opt_add_arg(args, opts);
 	free(opts);
@@ -246,7 +239,7 @@ static int session_mount(struct fs *fs, struct errmsg *e)
 	return errmsg_set(e, r, "cannot mount on %s: %s", fs->cfg.mountpoint, libfuse_reason());
 }
 
-/* Keeper, notifier and workers, none of which takes signals. */
+/* Keeper, notifiers and workers, none of which takes signals. */
 static int start_threads(struct fs *fs, struct errmsg *e)
 {
 	sigset_t all, old;
@@ -411,7 +404,7 @@ struct fs *fs_unmount(struct fs *fs)
 {
 	if (!fs)
 		return NULL;
-	/* The notifier may hang on a lock that a caller of ours holds: the workers serve until it is through. */
+	/* A notifier may hang on a lock that a caller of ours holds: the workers serve until it is through. */
 	if (fs->keeper)
 		keeper_fail_all(fs->keeper, -ENOTCONN);
 	notify_stop(fs->notify);
