@@ -16,9 +16,11 @@
  * thread of the node. fuse/README.md follows a read and a write through all this.
  *
  * Locks, outermost first; none is held across a call of the store or of libfuse, but op_lock across
- * fuse_req_interrupt_func():
+ * fuse_req_interrupt_func(), and h_lock across node_dir_open(), node_dir_close() and node_name_unsettled(), none of
+ * which waits or calls back:
  *
- *   op.op_lock > keeper.lock        inode names_lock > inode shard's lock        retry.lock, notify.lock, handles_lock
+ *   op.op_lock > keeper.lock        handle.h_lock > inode names_lock > inode shard's lock
+ *   alone: retry.lock, the lock of each of notify.c's threads, handles_lock
  */
 #ifndef FUSE_IMPL_H
 #define FUSE_IMPL_H
