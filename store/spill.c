@@ -76,44 +76,108 @@ void alias_put(struct node *n, uint64_t ssd_id)
 
 /* ---- out and back ------------------------------------------------------------------------------------------- */
 
-struct spill_wait {
+/*
+ * What the device reads or writes for a private version. The last of the two frees it: who waits, or, when that one has
+ * given up, the device, which may use the mapping until it has answered.
+ */
+struct spill_io {
+	void *map;
+	uint64_t len;
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool over; /* lock */
+	bool late; /* lock: nobody waits any more */
 	int err;   /* lock */
 };
 
+static void spill_io_free(struct spill_io *io)
+{
+	segment_unmap(io->map, io->len);
+	pthread_cond_destroy(&io->cond);
+	pthread_mutex_destroy(&io->lock);
+	free(io);
+}
+
+static int spill_io_new(struct node *n, int fd, uint64_t len, int prot, struct spill_io **ret)
+{
+	struct spill_io *io = calloc(1, sizeof(*io));
+	pthread_condattr_t attr;
+	int r = io ? segment_map(n->seg, fd, len, prot, &io->map) : -ENOMEM;
+
+	if (r < 0) {
+		free(io);
+		return r;
+	}
+	io->len = len;
+	pthread_mutex_init(&io->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&io->cond, &attr);
+	pthread_condattr_destroy(&attr);
+	*ret = io;
+	return 0;
+}
+
 static void spill_over(void *arg, int err, uint64_t sum)
 {
-	struct spill_wait *w = arg;
+	struct spill_io *io = arg;
+	bool late;
 
-	pthread_mutex_lock(&w->lock);
-	w->err = err;
-	w->over = true;
-	pthread_cond_signal(&w->cond);
-	pthread_mutex_unlock(&w->lock);
+	pthread_mutex_lock(&io->lock);
+	io->err = err;
+	io->over = true;
+	late = io->late;
+	pthread_cond_signal(&io->cond);
+	pthread_mutex_unlock(&io->lock);
+	if (late)
+		spill_io_free(io);
 }
 
-static int spill_wait(struct spill_wait *w, int started)
+/* Grows with whatever the tier gets done. */
+static uint64_t tier_done(struct node *n)
 {
-	int r = started;
+	struct ssd_stats s;
 
-	pthread_mutex_lock(&w->lock);
-	while (!started && !w->over)
-		pthread_cond_wait(&w->cond, &w->lock);
-	if (!started)
-		r = w->err;
-	pthread_mutex_unlock(&w->lock);
-	pthread_cond_destroy(&w->cond);
-	pthread_mutex_destroy(&w->lock);
+	ssd_stats(n->ssd, &s);
+	return s.writes_ok + s.writes_failed + s.reads_ok + s.reads_failed + s.cancelled + s.copied_to_head;
+}
+
+/* Sleeps for one deadline at most. Call with io->lock held. */
+static void sleep_once(struct node *n, struct spill_io *io)
+{
+	uint64_t ns = clock_ns() + n->leg_deadline_ns;
+	struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_SEC), .tv_nsec = (long)(ns % NS_PER_SEC)};
+	int r = 0;
+
+	while (!io->over && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&io->cond, &io->lock, &until);
+}
+
+/*
+ * Waits for the device and lets go of io. A write waits its turn behind all that the tier has to write, for as long as
+ * that gets on. -EIO: the tier is silent.
+ */
+static int spill_wait(struct node *n, struct spill_io *io, bool write)
+{
+	bool silent = false;
+	int r;
+
+	pthread_mutex_lock(&io->lock);
+	while (!io->over && !silent) {
+		uint64_t done = tier_done(n);
+
+		sleep_once(n, io);
+		silent = !write || tier_done(n) == done;
+	}
+	io->late = !io->over;
+	r = io->over ? io->err : -EIO;
+	silent = io->late;
+	pthread_mutex_unlock(&io->lock);
+	if (silent)
+		count_add(n, miss_timeout, !write);
+	else
+		spill_io_free(io);
 	return r;
-}
-
-static void spill_init(struct spill_wait *w)
-{
-	*w = (struct spill_wait){0};
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->cond, NULL);
 }
 
 static struct ssd_key spill_key(const struct put *p, uint32_t i)
@@ -150,18 +214,22 @@ static void give_back(struct put *p, uint32_t i)
 static int spill_block(struct put *p, uint32_t i)
 {
 	struct put_block *b = &p->blocks[i];
-	struct spill_wait w;
-	void *map;
-	int r = segment_map(p->n->seg, b->fd, b->filled, PROT_READ, &map);
+	struct spill_io *io;
+	int r = spill_io_new(p->n, b->fd, b->filled, PROT_READ, &io);
 
 	if (r < 0)
 		return r;
-	spill_init(&w);
-	r = ssd_write(p->n->ssd, spill_key(p, i), map, b->filled, NULL, SSD_WAIT, spill_over, &w);
-	r = spill_wait(&w, r);
-	segment_unmap(map, b->filled);
-	if (r < 0)
+	r = ssd_write(p->n->ssd, spill_key(p, i), io->map, b->filled, NULL, SSD_WAIT, spill_over, io);
+	if (r < 0) {
+		spill_io_free(io);
 		return r;
+	}
+	r = spill_wait(p->n, io, true);
+	if (r < 0) {
+		/* Still on its way, perhaps: not as this block, which may change from here on. */
+		ssd_drop(p->n->ssd, spill_key(p, i));
+		return r;
+	}
 	/* Held before the commit pin goes, so that there is no moment at which the ring may take it. */
 	r = ssd_hold(p->n->ssd, spill_key(p, i));
 	ssd_commit_done(p->n->ssd, spill_key(p, i));
@@ -200,18 +268,18 @@ int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep)
 
 static int read_back(struct put *p, uint32_t i, int fd)
 {
-	struct spill_wait w;
-	void *map;
+	struct spill_io *io;
 	int r = segment_reserve(p->n->seg, fd, p->block_size);
 
 	if (r == 0)
-		r = segment_map(p->n->seg, fd, p->block_size, PROT_READ | PROT_WRITE, &map);
+		r = spill_io_new(p->n, fd, p->block_size, PROT_READ | PROT_WRITE, &io);
 	if (r < 0)
 		return r;
-	spill_init(&w);
-	r = ssd_read(p->n->ssd, spill_key(p, i), map, p->block_size, p->block_size, spill_over, &w);
-	r = spill_wait(&w, r);
-	segment_unmap(map, p->block_size);
+	r = ssd_read(p->n->ssd, spill_key(p, i), io->map, p->block_size, p->block_size, spill_over, io);
+	if (r < 0)
+		spill_io_free(io);
+	else
+		r = spill_wait(p->n, io, false);
 	return r < 0 && r != -ENOMEM ? -EIO : r;
 }
 

@@ -1063,16 +1063,12 @@ START_TEST(ssd_holds_what_memory_cannot)
 }
 END_TEST
 
-/* A file of several blocks that is larger than memory: its older blocks are on the SSD tier before it is closed. */
-START_TEST(larger_than_memory)
+/* The names below are those of a namespace with blocks of 2 MiB from now on. */
+static void make_large(void)
 {
-	struct node_entry e;
-	struct waiter w;
 	struct msg *m;
-	struct put *p;
-	uint64_t word;
+	struct waiter w;
 
-	start(16 * MIB, 160 * MIB);
 	m = msg_new(MSG_NS_CREATE);
 	strcpy(m->u.ns.name, "large");
 	m->u.ns.mask = MSG_NS_BLOCK_SIZE;
@@ -1085,6 +1081,18 @@ START_TEST(larger_than_memory)
 	node_lookup(node, MSG_ROOT_DIR, "large", entry_cb, &w);
 	ck_assert_int_eq(wait_for(&w), 0);
 	ns_dir = w.e.attr.id;
+}
+
+/* A file of several blocks that is larger than memory: its older blocks are on the SSD tier before it is closed. */
+START_TEST(larger_than_memory)
+{
+	struct node_entry e;
+	struct waiter w;
+	struct put *p;
+	uint64_t word;
+
+	start(16 * MIB, 160 * MIB);
+	make_large();
 	ck_assert_int_eq(put_value("big", 9, 1, 48 * MIB), 0);
 	ck_assert_int_eq(get_value("big", 9), 1);
 	/* An edit of one word copies the rest, and what was spilled can be read and written again before the close. */
@@ -1110,6 +1118,48 @@ START_TEST(larger_than_memory)
 	ck_assert_int_eq(unlink_name("big"), 0);
 	check_empty();
 	stop();
+}
+END_TEST
+
+/* A writer does not wait for ever for a device that is silent, neither out nor back. */
+START_TEST(a_silent_device_and_a_large_file)
+{
+	struct put *p;
+	struct waiter w;
+	uint64_t *buf = malloc(MIB), word;
+
+	leg_deadline_ms = 200;
+	start(16 * MIB, 160 * MIB);
+	make_large();
+	faulty_hold(&faulty, FAULTY_WRITE);
+	ck_assert_int_eq(put_value("big", 9, 1, 48 * MIB), -ENOSPC);
+	faulty_hold(&faulty, 0);
+	/* What was written before is there. */
+	ck_assert_int_eq(get_value("big", 9), 1);
+	ck_assert_int_eq(unlink_name("big"), 0);
+	check_empty();
+	p = create("big");
+	for (uint64_t off = 0; off < 24 * MIB; off += MIB) {
+		stamp(buf, MIB / 8, 9, 1, off / 8);
+		ck_assert_int_eq(write_at(p, off, buf, MIB), 0);
+	}
+	faulty_hold(&faulty, FAULTY_READ);
+	waiter_init(&w);
+	put_read(p, 0, &word, 8, put_read_cb, &w);
+	ck_assert_int_eq(wait_for(&w), -EIO);
+	ck_assert_uint_eq(stats().miss_timeout, 1);
+	faulty_hold(&faulty, 0);
+	waiter_init(&w);
+	put_read(p, 0, &word, 8, put_read_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	ck_assert_uint_eq(word, 9ull << 48 | 1ull << 32);
+	ck_assert_int_eq(flush(p), 0);
+	release(p);
+	ck_assert_int_eq(get_value("big", 9), 1);
+	ck_assert_int_eq(unlink_name("big"), 0);
+	check_empty();
+	stop();
+	free(buf);
 }
 END_TEST
 
@@ -1399,6 +1449,7 @@ int main(void)
 	tcase_add_test(tc, a_lost_notice_is_made_up_for);
 	tcase_add_test(tc, a_copy_is_lost_while_it_is_committed);
 	tcase_add_test(tc, a_device_that_does_not_answer);
+	tcase_add_test(tc, a_silent_device_and_a_large_file);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_set_tap(sr, "-");
