@@ -23,7 +23,7 @@ void log_set_level(enum log_level max)
 	atomic_store(&log_max, (int)max);
 }
 
-static const char *level_word(enum log_level level)
+const char *log_level_word(enum log_level level)
 {
 	switch (level) {
 	case LOG_LVL_ERROR:
@@ -43,7 +43,7 @@ int log_level_parse(const char *word, enum log_level *ret)
 	static const enum log_level all[] = {LOG_LVL_ERROR, LOG_LVL_WARN, LOG_LVL_INFO, LOG_LVL_DEBUG};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (!strcmp(word, level_word(all[i]))) {
+		if (!strcmp(word, log_level_word(all[i]))) {
 			*ret = all[i];
 			return 0;
 		}
@@ -70,7 +70,7 @@ void log_msg(enum log_level level, const char *fmt, ...)
 		localtime_r(&ts.tv_sec, &tm);
 		n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
 		n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ld %s: ", ts.tv_nsec / 1000000,
-				      level_word(level));
+				      log_level_word(level));
 	}
 	va_start(ap, fmt);
 	r = vsnprintf(line + n, sizeof(line) - n, fmt, ap);

@@ -23,6 +23,7 @@ void log_setup(enum log_level max, bool systemd);
 void log_set_level(enum log_level max);
 /* "error", "warn", "info" or "debug" to a level; -EINVAL for anything else. */
 int log_level_parse(const char *word, enum log_level *ret);
+const char *log_level_word(enum log_level level);
 
 void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

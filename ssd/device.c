@@ -127,7 +127,7 @@ static void close_engine(struct ssd_device *d)
 /* While there is no engine: sleeps until kicked, or until the time has come. Says whether to stop. */
 static bool sleep_until(struct ssd_device *d, uint64_t ns)
 {
-	struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_SEC), .tv_nsec = (long)(ns % NS_PER_SEC)};
+	struct timespec until = clock_timespec(ns);
 	int r = 0;
 	bool stop;
 
@@ -342,8 +342,6 @@ static void init_lists(struct ssd_device *d)
 
 int ssd_device_init(struct ssd_device *d, struct ssd_store *s, unsigned id, const struct ssd_root *root)
 {
-	pthread_condattr_t attr;
-
 	d->store = s;
 	d->id = id;
 	d->limit = root->limit;
@@ -352,10 +350,7 @@ int ssd_device_init(struct ssd_device *d, struct ssd_store *s, unsigned id, cons
 		d->shards.fds[i] = -1;
 	init_lists(d);
 	pthread_mutex_init(&d->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&d->cond, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&d->cond);
 	pthread_cond_init(&d->fin_cond, NULL);
 	d->path = strdup(root->path);
 	return d->path ? make_pieces(d, 2 * s->io_depth) : -ENOMEM;

@@ -24,18 +24,13 @@ struct ssd_notices {
 	bool stop;
 };
 
-static struct timespec at(uint64_t ns)
-{
-	return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_SEC), .tv_nsec = (long)(ns % NS_PER_SEC)};
-}
-
 /* Until there is a batch to send, or the end has come. Call with the lock held. */
 static void wait_batch(struct ssd_notices *n)
 {
 	while (!n->n && !n->stop)
 		pthread_cond_wait(&n->filled, &n->lock);
 	while (n->n < SSD_NOTICE_BATCH && !n->stop) {
-		struct timespec until = at(n->since + LINGER_NS);
+		struct timespec until = clock_timespec(n->since + LINGER_NS);
 
 		if (pthread_cond_timedwait(&n->filled, &n->lock, &until) == ETIMEDOUT)
 			return;
@@ -77,16 +72,6 @@ static void *notice_thread(void *arg)
 	}
 }
 
-static void cond_init_monotonic(pthread_cond_t *c)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(c, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
 static void destroy(struct ssd_notices *n)
 {
 	pthread_cond_destroy(&n->drained);
@@ -107,8 +92,8 @@ int ssd_notices_new(ssd_evicted_fn fn, void *arg, struct ssd_notices **ret)
 	n->fn = fn;
 	n->arg = arg;
 	pthread_mutex_init(&n->lock, NULL);
-	cond_init_monotonic(&n->filled);
-	cond_init_monotonic(&n->drained);
+	clock_cond_init(&n->filled);
+	clock_cond_init(&n->drained);
 	r = n->keys ? -pthread_create(&n->thread, NULL, notice_thread, n) : -ENOMEM;
 	if (r < 0) {
 		destroy(n);
@@ -149,7 +134,7 @@ void ssd_notices_put(struct ssd_notices *n, struct ssd_key key)
 
 bool ssd_notices_wait_room(struct ssd_notices *n)
 {
-	struct timespec until = at(clock_ns() + ROOM_WAIT_NS);
+	struct timespec until = clock_timespec(clock_ns() + ROOM_WAIT_NS);
 	bool room;
 	int r = 0;
 

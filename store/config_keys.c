@@ -365,20 +365,6 @@ void config_print_string(const char *s, FILE *f)
 	fputc('"', f);
 }
 
-static const char *level_word(uint64_t level)
-{
-	switch (level) {
-	case LOG_LVL_ERROR:
-		return "error";
-	case LOG_LVL_WARN:
-		return "warn";
-	case LOG_LVL_DEBUG:
-		return "debug";
-	default:
-		return "info";
-	}
-}
-
 void config_key_print(const struct config *c, const struct config_key *key, FILE *f)
 {
 	const void *p = const_field(c, key);
@@ -395,7 +381,7 @@ void config_key_print(const struct config *c, const struct config_key *key, FILE
 		fputs(*(const bool *)p ? "true" : "false", f);
 		break;
 	case CONFIG_LEVEL:
-		fputs(level_word(*(const uint64_t *)p), f);
+		fputs(log_level_word((enum log_level) * (const uint64_t *)p), f);
 		break;
 	case CONFIG_TIME:
 		fprintf(f, "%" PRIu64 "ms", *(const uint64_t *)p);

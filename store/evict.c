@@ -325,20 +325,13 @@ void evict_check(struct node *n)
 		evict_kick(n);
 }
 
-static void deadline_of(struct timespec *ts, uint64_t ns)
-{
-	ts->tv_sec = (time_t)(ns / NS_PER_SEC);
-	ts->tv_nsec = (long)(ns % NS_PER_SEC);
-}
-
 /* Waits until the ledger may have fallen since gen. False: the deadline is over. */
 static bool space_wait(struct node *n, uint64_t gen, uint64_t bytes, uint64_t deadline)
 {
 	struct space *sp = &n->space;
-	struct timespec ts;
+	struct timespec ts = clock_timespec(deadline);
 	int r = 0;
 
-	deadline_of(&ts, deadline);
 	pthread_mutex_lock(&sp->lock);
 	if (!sp->wanted)
 		sp->wanted_since = clock_ns();
@@ -577,10 +570,9 @@ static struct reclaim *wait_work(struct node *n, uint64_t until, bool *stop)
 {
 	struct reclaimer *q = &n->reclaimer;
 	struct reclaim *list;
-	struct timespec ts;
+	struct timespec ts = clock_timespec(until);
 	int r = 0;
 
-	deadline_of(&ts, until);
 	pthread_mutex_lock(&q->lock);
 	q->busy = false;
 	q->done = q->taken;
@@ -637,16 +629,11 @@ static void *evictor_thread(void *arg)
 
 void evict_init(struct node *n)
 {
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_mutex_init(&n->space.lock, NULL);
-	pthread_cond_init(&n->space.freed, &attr);
+	clock_cond_init(&n->space.freed);
 	pthread_mutex_init(&n->reclaimer.lock, NULL);
-	pthread_cond_init(&n->reclaimer.wake, &attr);
+	clock_cond_init(&n->reclaimer.wake);
 	pthread_cond_init(&n->reclaimer.progress, NULL);
-	pthread_condattr_destroy(&attr);
 	n->reclaimer.tail = &n->reclaimer.head;
 }
 
