@@ -353,14 +353,20 @@ print("opened", flush=True)
 """
 
 
-def fill_with_private_bytes(fd):
-    """Until nothing more fits, to the last page."""
-    at = 0
-    for step in (MIB, 4096):
-        with contextlib.suppress(OSError):
-            while at < 1024 * MIB:
-                at += os.pwrite(fd, bytes(step), at)
-    return at
+# Until nothing more fits, to the last page; a process of its own, as each child of this one would flush the file.
+FILL = """
+import os, sys
+fd, at = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 0
+for step in (1 << 20, 4096):
+    try:
+        while True:
+            at += os.pwrite(fd, bytes(step), at)
+    except OSError:
+        pass
+print("full", flush=True)
+sys.stdin.readline()
+os.ftruncate(fd, 0)
+"""
 
 
 @test(fluxkv=True, timeout=120)
@@ -370,8 +376,10 @@ def killed_while_it_opens(ctx):
     kinds = {"new": os.O_CREAT, "truncated": os.O_CREAT | os.O_TRUNC, "exclusive": os.O_CREAT | os.O_EXCL}
     for how in kinds:
         os.makedirs(f"{d.mnt}/ns/{how}") # one each: the kernel lets one task at a time make a name
-    fd = os.open(f"{d.mnt}/ns/full", os.O_CREAT | os.O_WRONLY)
-    fill_with_private_bytes(fd)
+    filler = subprocess.Popen([sys.executable, "-c", FILL, f"{d.mnt}/ns/full"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE)
+    same(filler.stdout.readline(), b"full\n", "the one who fills it")
+    same(d.number("dram", "used"), 0, "published bytes")
     ps = [subprocess.Popen([sys.executable, "-c", CUT_OFF, f"{d.mnt}/ns/{how}/f", str(flags | os.O_WRONLY)],
                            stdout=subprocess.PIPE) for how, flags in kinds.items()]
     for p in ps:
@@ -390,8 +398,8 @@ def killed_while_it_opens(ctx):
     same(d.number("fs", "interrupted") - interrupted, 3, "interrupted requests")
     # Room comes, so what they began goes on to its end.
     same(d.number("fs", "in_flight"), 3, "opens that the node still works at")
-    os.ftruncate(fd, 0)
-    os.close(fd)
+    filler.communicate(b"\n")
+    same(filler.returncode, 0, "the one who filled it")
     wait_for(lambda: not d.number("fs", "in_flight") and not d.number("now", "private_versions"), "they are over", 5)
     same([os.listdir(f"{d.mnt}/ns/{how}") for how in kinds], [[], [], []], "names")
     same(d.number("puts", "no_space"), 2, "calls that got no room, both of the one who filled it")
