@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -150,7 +149,7 @@ int block_map(struct node *n, struct block *b)
 
 	if (b->map)
 		return 0;
-	r = segment_open_file(n->seg, b->alloc, O_RDONLY, &fd);
+	r = segment_open_file(n->seg, b->alloc, &fd);
 	if (r < 0)
 		return r;
 	r = segment_map(n->seg, fd, b->len, PROT_READ, &b->map);

@@ -42,8 +42,8 @@
 /* ---- blocks ------------------------------------------------------------------------------------------------ */
 
 enum block_flags {
-	BLOCK_MEM = 1 << 0,	/* a file of the segment has the bytes */
-	BLOCK_SSD = 1 << 1,	/* the SSD tier has them, and the master knows */
+	BLOCK_MEM = 1 << 0, /* a file of the segment has the bytes */
+	BLOCK_SSD = 1 << 1, /* the SSD tier took them, and the master knows; a hold tells whether it has them still */
 	BLOCK_PERSIST = 1 << 2, /* on its way to the SSD tier; holds a pin */
 	BLOCK_EVICT = 1 << 3,	/* the master was asked whether the memory replica may go */
 	BLOCK_REFILL = 1 << 4,	/* on its way into memory */

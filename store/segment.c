@@ -34,7 +34,6 @@ struct segment {
 	int fd; /* path */
 	uint64_t capacity;
 	bool mounted;
-	bool huge;
 	int inherited[SEGMENT_INHERITED_MAX]; /* roots of what predecessors' readers still map */
 	unsigned n_inherited;
 
@@ -281,42 +280,17 @@ static void drop_inherited(struct segment *s)
 	s->n_inherited = 0;
 }
 
-/* The system may forbid huge pages of shared memory as a whole. */
-static bool huge_denied(void)
-{
-	int fd = open("/sys/kernel/mm/transparent_hugepage/shmem_enabled", O_RDONLY | O_CLOEXEC);
-	char text[128];
-	ssize_t n;
-
-	if (fd < 0)
-		return true;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	return strstr(text, "[deny]") || !*text;
-}
-
 /* Mounts with the most that this kernel and this user may have. -EPERM: not permitted to mount at all. */
 static int mount_tmpfs(struct segment *s)
 {
-	static const struct {
-		const char *options;
-		bool huge;
-	} tries[] = {
-	    /* noswap came with 6.4; a kernel without transparent huge pages refuses huge= */
-	    {",noswap,huge=within_size", true},
-	    {",huge=within_size", true},
-	    {",noswap", false},
-	    {"", false},
-	};
+	/* noswap came with 6.4; a kernel without transparent huge pages refuses huge= */
+	static const char *const tries[] = {",noswap,huge=within_size", ",huge=within_size", ",noswap", ""};
 	char options[128];
 	int r = -EINVAL;
 
 	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]) && r == -EINVAL; i++) {
-		snprintf(options, sizeof(options), "size=%" PRIu64 ",mode=0700,nr_inodes=0%s", s->capacity,
-			 tries[i].options);
+		snprintf(options, sizeof(options), "size=%" PRIu64 ",mode=0700,nr_inodes=0%s", s->capacity, tries[i]);
 		r = mount("fluxkv", s->path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOATIME, options) < 0 ? -errno : 0;
-		s->huge = r == 0 && tries[i].huge && !huge_denied();
 	}
 	return r == -EACCES ? -EPERM : r;
 }
@@ -464,13 +438,10 @@ int segment_create(struct segment *s, uint64_t alloc, int *ret_fd)
 	return 0;
 }
 
-int segment_open_file(struct segment *s, uint64_t alloc, int flags, int *ret_fd)
+int segment_open_file(struct segment *s, uint64_t alloc, int *ret_fd)
 {
-	int fd;
+	int fd = openat(s->fd, name_of(alloc).text, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
-	if ((flags & ~O_ACCMODE) || flags == O_WRONLY)
-		return -EINVAL;
-	fd = openat(s->fd, name_of(alloc).text, flags | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	*ret_fd = fd;
@@ -630,11 +601,6 @@ int segment_usage(struct segment *s, struct segment_usage *ret)
 bool segment_is_private_mount(const struct segment *s)
 {
 	return s->mounted;
-}
-
-bool segment_has_huge_pages(const struct segment *s)
-{
-	return s->huge;
 }
 
 const char *segment_path(const struct segment *s)

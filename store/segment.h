@@ -80,8 +80,8 @@ struct segment *segment_close(struct segment *s);
 
 /* A new, empty file, open O_RDWR. -EEXIST when the id is in use. */
 int segment_create(struct segment *s, uint64_t alloc, int *ret_fd);
-/* flags: O_RDONLY or O_RDWR. Published blocks are opened O_RDONLY, always. -ENOENT when there is none. */
-int segment_open_file(struct segment *s, uint64_t alloc, int flags, int *ret_fd);
+/* Opens it O_RDONLY, as published blocks are, always. -ENOENT when there is none. */
+int segment_open_file(struct segment *s, uint64_t alloc, int *ret_fd);
 /* Removes the name; open descriptors and mappings keep the pages. */
 int segment_unlink(struct segment *s, uint64_t alloc);
 
@@ -109,7 +109,6 @@ static inline uint64_t segment_charge(uint64_t len)
 
 int segment_usage(struct segment *s, struct segment_usage *ret);
 bool segment_is_private_mount(const struct segment *s);
-bool segment_has_huge_pages(const struct segment *s);
 const char *segment_path(const struct segment *s);
 
 #endif
