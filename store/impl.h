@@ -497,7 +497,7 @@ void put_freeze(struct put *p);
 void put_thaw(struct put *p);
 /* Makes sure that the put is PUT_OPEN, with a copy of the first keep bytes of its base. */
 int put_unshare(struct put *p, uint64_t keep);
-/* Frees all files and the ticket: PUT_CLEAN. put_discard() lets go of the base too. */
+/* Frees all files and the ticket: PUT_CLEAN. Takes p->lock. put_discard() lets go of the base too. */
 void put_discard_files(struct put *p);
 void put_discard(struct put *p);
 

@@ -42,7 +42,7 @@ static void user_done(struct put *p)
 
 /* ---- files -------------------------------------------------------------------------------------------------- */
 
-/* Call with p->lock held, or with users kept out. */
+/* Call with p->lock held, for those who only ask how much there is, and with users kept out. */
 static void drop_block(struct put *p, struct put_block *b)
 {
 	if (b->spilled)
@@ -78,12 +78,15 @@ static void revoke_answer(void *arg, const struct msg *m)
 
 void put_discard_files(struct put *p)
 {
-	uint64_t ticket = p->ticket;
+	uint64_t ticket;
 	struct msg *m;
 
+	pthread_mutex_lock(&p->lock);
+	ticket = p->ticket;
 	for (size_t i = 0; i < p->n_blocks; i++)
 		drop_block(p, &p->blocks[i]);
 	put_forget_files(p);
+	pthread_mutex_unlock(&p->lock);
 	m = ticket ? msg_new(MSG_PUT_REVOKE) : NULL;
 	if (!m)
 		return;
@@ -269,19 +272,20 @@ int put_unshare(struct put *p, uint64_t keep)
 		keep = base ? base->size : 0;
 	/* A block size of the namespace's own today, not the old version's. */
 	r = put_start_wait(p, keep ? keep : SEGMENT_PAGE);
-	if (r == 0) {
+	if (r == 0)
 		r = copy_base(p, base, keep);
-		if (r == 0 && p->size > keep)
-			p->size = keep;
-	}
 	if (r < 0) {
 		put_discard_files(p);
-	} else {
-		p->base = NULL;
-		version_close(base);
-		expose(p);
+		return r;
 	}
-	return r;
+	pthread_mutex_lock(&p->lock);
+	if (p->size > keep)
+		p->size = keep;
+	p->base = NULL;
+	pthread_mutex_unlock(&p->lock);
+	version_close(base);
+	expose(p);
+	return 0;
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------ */
@@ -498,6 +502,7 @@ int put_trim(struct put *p, uint64_t size)
 	uint64_t keep = block_count(size, p->block_size ? p->block_size : 1);
 	int r = 0;
 
+	pthread_mutex_lock(&p->lock);
 	for (size_t i = 0; i < p->n_blocks && r == 0; i++) {
 		struct put_block *b = &p->blocks[i];
 		uint64_t len = i < keep ? block_len(size, p->block_size, i) : 0;
@@ -509,6 +514,7 @@ int put_trim(struct put *p, uint64_t size)
 			b->filled = r < 0 ? b->filled : len;
 		}
 	}
+	pthread_mutex_unlock(&p->lock);
 	return r;
 }
 
