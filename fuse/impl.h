@@ -33,6 +33,7 @@
 #include "common/list.h"
 #include "fuse/fs.h"
 #include "fuse/inode.h"
+#include "fuse/tsan.h"
 #include "store/node.h"
 #include "store/put.h"
 #include "store/version.h"

@@ -15,6 +15,10 @@
 #include "common/log.h"
 #include "store/config.h"
 
+#ifdef WITH_TSAN
+char tsan_kernel;
+#endif
+
 #define SCRATCH_ALIGN 4096
 
 struct worker {
@@ -91,6 +95,7 @@ static void *worker_main(void *arg)
 			continue;
 		if (r <= 0)
 			break;
+		tsan_request_received();
 		fuse_session_process_buf(fs->se, &w->buf);
 	}
 	if (r < 0) {
