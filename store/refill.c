@@ -7,7 +7,8 @@
  * then do the readers see it. GetDone makes it a replica; where the version is not current any more it is temporary
  * and goes with its last holder.
  *
- * A device may take longer than a reader can wait. At the deadline the readers get their error and the thread goes, but
+ * A device may take longer than a reader can wait: nothing has come from the whole tier in that time, so that a long
+ * queue is no fault. At the deadline the readers get their error and the thread goes, but
  * the memory stays as it is until the device has answered, since it may still write there: the refill is late then, and
  * ends on the device's thread. So long whoever wants the block is refused at once: each try would take memory again.
  */
@@ -49,6 +50,30 @@ static struct msg *make_get_start(void *arg)
 		m->u.get.bytes = f->len;
 	}
 	return m;
+}
+
+/* Grows with whatever the tier gets done. */
+static uint64_t tier_done(struct node *n)
+{
+	struct ssd_stats s;
+
+	ssd_stats(n->ssd, &s);
+	return s.writes_ok + s.writes_failed + s.reads_ok + s.reads_failed + s.cancelled + s.copied_to_head;
+}
+
+void tier_wait(struct node *n, pthread_mutex_t *lock, pthread_cond_t *cond, const bool *over)
+{
+	uint64_t before, now = tier_done(n);
+
+	do {
+		struct timespec until = clock_timespec(clock_ns() + n->leg_deadline_ns);
+		int r = 0;
+
+		before = now;
+		while (!*over && r != ETIMEDOUT)
+			r = pthread_cond_timedwait(cond, lock, &until);
+		now = tier_done(n);
+	} while (!*over && now != before);
 }
 
 static void read_over(void *arg, int err, uint64_t sum)
@@ -94,22 +119,20 @@ static void wake(struct block_wait *w, int err)
 static int wait_device(struct refill *f)
 {
 	struct node *n = f->n;
-	uint64_t put_id = f->put_id, ns = clock_ns() + n->leg_deadline_ns;
-	struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_SEC), .tv_nsec = (long)(ns % NS_PER_SEC)};
+	uint64_t put_id = f->put_id;
 	struct block_wait *w = NULL;
 	uint32_t index = f->index;
-	int r = 0;
+	int r;
 
 	pthread_mutex_lock(&f->lock);
-	while (!f->over && r != ETIMEDOUT)
-		r = pthread_cond_timedwait(&f->cond, &f->lock, &until);
+	tier_wait(n, &f->lock, &f->cond, &f->over);
 	r = f->over ? f->err : -EINPROGRESS;
 	if (!f->over)
 		w = make_late(f);
 	pthread_mutex_unlock(&f->lock);
 	if (r == -EINPROGRESS) {
 		count_add(n, miss_timeout, 1);
-		log_warn("the SSD has not answered for block %u of version %llu in %llu ms: its readers get an error",
+		log_warn("the SSD tier is silent, block %u of version %llu waited %llu ms: its readers get an error",
 			 index, (unsigned long long)put_id, (unsigned long long)(n->leg_deadline_ns / NS_PER_MS));
 		wake(w, -EIO);
 	}

@@ -133,42 +133,14 @@ static void spill_over(void *arg, int err, uint64_t sum)
 		spill_io_free(io);
 }
 
-/* Grows with whatever the tier gets done. */
-static uint64_t tier_done(struct node *n)
-{
-	struct ssd_stats s;
-
-	ssd_stats(n->ssd, &s);
-	return s.writes_ok + s.writes_failed + s.reads_ok + s.reads_failed + s.cancelled + s.copied_to_head;
-}
-
-/* Sleeps for one deadline at most. Call with io->lock held. */
-static void sleep_once(struct node *n, struct spill_io *io)
-{
-	uint64_t ns = clock_ns() + n->leg_deadline_ns;
-	struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_SEC), .tv_nsec = (long)(ns % NS_PER_SEC)};
-	int r = 0;
-
-	while (!io->over && r != ETIMEDOUT)
-		r = pthread_cond_timedwait(&io->cond, &io->lock, &until);
-}
-
-/*
- * Waits for the device and lets go of io. A write waits its turn behind all that the tier has to write, for as long as
- * that gets on. -EIO: the tier is silent.
- */
+/* Waits for the device and lets go of io. -EIO: the tier is silent. */
 static int spill_wait(struct node *n, struct spill_io *io, bool write)
 {
-	bool silent = false;
+	bool silent;
 	int r;
 
 	pthread_mutex_lock(&io->lock);
-	while (!io->over && !silent) {
-		uint64_t done = tier_done(n);
-
-		sleep_once(n, io);
-		silent = !write || tier_done(n) == done;
-	}
+	tier_wait(n, &io->lock, &io->cond, &io->over);
 	io->late = !io->over;
 	r = io->over ? io->err : -EIO;
 	silent = io->late;
