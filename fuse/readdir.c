@@ -3,9 +3,9 @@
  * Reading directories. Names come from the node in pages, which a handle keeps until the kernel, whose requests are
  * smaller, has taken them all. Offsets are the node's cookies; "." and ".." have two of their own above any cookie.
  *
- * readdirplus also gives what a lookup would, for published versions and directories. Between the page and the kernel's
- * use of it a name may have got a private version; so such entries are believed for a short time only, and an open of a
- * version that has lost its name is sent back (fuse/open.c).
+ * readdirplus also gives what a lookup would, but for directories only. Between the page and the kernel's use of it a
+ * file's name may have got a new version, written and published by another program, which would then be shown the old
+ * one: the kernel orders the answer of a listing with no close and no truncate.
  */
 #include "fuse/impl.h"
 
@@ -17,7 +17,6 @@
 #define COOKIE_DOT (INT64_MAX - 1) /* the offset behind "." */
 #define COOKIE_DOTDOT INT64_MAX	   /* behind "..": the node's cookie 0 */
 #define PAGE_NAMES 512
-#define PLUS_ENTRY_TIMEOUT 1.0
 
 struct readdir_op {
 	struct op op;
@@ -57,12 +56,9 @@ static void fill_plus(struct readdir_op *o, const struct msg_dirent *d, struct f
 {
 	struct fs *fs = o->op.op_fs;
 
-	if (!(d->attr.id & NODE_PRIVATE_ID) && !remember(o, d->attr.id)) {
-		if (make_entry(fs, &d->attr, NULL, o->op.op_ino, d->name, e, NULL) == 0) {
-			if (d->attr.kind == MSG_KIND_FILE && e->entry_timeout > PLUS_ENTRY_TIMEOUT)
-				e->entry_timeout = PLUS_ENTRY_TIMEOUT;
+	if (d->attr.kind != MSG_KIND_FILE && !remember(o, d->attr.id)) {
+		if (make_entry(fs, &d->attr, NULL, o->op.op_ino, d->name, e, NULL) == 0)
 			return;
-		}
 		o->n_known--;
 	}
 	*e = (struct fuse_entry_param){0};

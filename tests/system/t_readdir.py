@@ -3,6 +3,7 @@
 import ctypes
 import os
 import subprocess
+import sys
 import threading
 import time
 
@@ -135,6 +136,34 @@ def memory_of_a_scan_is_bounded(ctx):
 class Dirent(ctypes.Structure):
     _fields_ = [("ino", ctypes.c_ulong), ("off", ctypes.c_long), ("reclen", ctypes.c_ushort), ("type", ctypes.c_ubyte),
                 ("name", ctypes.c_char * 256)]
+
+
+LISTER = """
+import os, sys, time
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    for e in os.scandir(sys.argv[1]):
+        os.stat(e.path)
+"""
+
+
+@test(timeout=60)
+def a_listing_makes_nobody_see_what_was(ctx):
+    """What a listing told the kernel of a name is not shown to who has changed it meanwhile."""
+    d, seconds, changes = ctx.dir(), 20 if LONG else 4, 0
+    for i in range(100):
+        write_file(f"{d}/f{i}", bytes(1000))
+    lister = subprocess.Popen([sys.executable, "-c", LISTER, d, str(seconds + 1)])
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        path, size = f"{d}/f{changes % 100}", 1 + changes * 37 % 5000
+        os.truncate(path, size)
+        same(os.stat(path).st_size, size, f"the size after truncate, change {changes}")
+        write_file(path, bytes(size + 1))
+        same(os.stat(path).st_size, size + 1, f"the size after a write, change {changes}")
+        changes += 1
+    same(lister.wait(), 0, "the end of who lists")
+    check(changes > 20, f"only {changes} changes")
 
 
 @test()
