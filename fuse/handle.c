@@ -66,7 +66,7 @@ void handle_unref(struct fs *fs, struct handle *h)
 void handle_give_up(struct fs *fs, struct handle *h)
 {
 	if (h && h->h_put && h->h_writer)
-		put_give_up(h->h_put);
+		put_abandon(h->h_put);
 	handle_unref(fs, h);
 }
 

@@ -218,12 +218,7 @@ int retry_hold(struct fs *fs, pid_t tid, uint64_t dir, const char *name, const s
 /* Takes a held one, and lets go of what else was kept for the thread and the name. */
 bool retry_take(struct fs *fs, pid_t tid, uint64_t id, struct hold *ret);
 void hold_release(const struct hold *h);
-/*
- * Before a writer's open of p is let go that no program got, or that ends without a close: it publishes nothing, and
- * the last release gives up what no other writer publishes.
- */
-void put_give_up(struct put *p);
-/* The same for what nobody will open: see put_give_up(). */
+/* The same for what nobody will open: a writer's is abandoned first. */
 void hold_give_up(const struct hold *h);
 /* Lets go of what nobody came for. Returns how many records are left. */
 size_t retry_expire(struct retries *r, uint64_t now_ns);

@@ -54,19 +54,10 @@ struct retries *retries_new(void)
 	return r;
 }
 
-static void ignore_err(void *arg, int err)
-{
-}
-
-void put_give_up(struct put *p)
-{
-	put_flush(p, true, ignore_err, NULL);
-}
-
 void hold_give_up(const struct hold *h)
 {
 	if (h->put && h->writer)
-		put_give_up(h->put);
+		put_abandon(h->put);
 	hold_release(h);
 }
 

@@ -197,6 +197,11 @@ static struct msg *evict_msg(const struct victims *v, uint32_t flags)
 	return m;
 }
 
+static bool pinned_on_ssd(const struct block *b)
+{
+	return (b->flags & BLOCK_PIN) && (b->flags & BLOCK_SSD);
+}
+
 /* The master's verdict on one block. Returns the bytes that will be free. */
 static uint64_t evict_block(struct node *n, struct block *b, int status)
 {
@@ -208,7 +213,7 @@ static uint64_t evict_block(struct node *n, struct block *b, int status)
 		pthread_mutex_lock(&n->policy_lock);
 		policy_insert(n->policy, &b->policy, b->policy.pn_hash, segment_charge(b->len));
 		pthread_mutex_unlock(&n->policy_lock);
-	} else if (b->pins || ((b->holders || (b->flags & BLOCK_PIN)) && !block_hold_ssd(n, b))) {
+	} else if (b->pins || ((b->holders || pinned_on_ssd(b)) && !block_hold_ssd(n, b))) {
 		/* Somebody came meanwhile: the bytes stay for them, but are no replica any more. */
 		b->flags |= BLOCK_TEMP | ((b->flags & BLOCK_SSD) ? 0 : BLOCK_DROP);
 	} else {

@@ -180,6 +180,7 @@ struct node {
 	uint64_t leg_deadline_ns; /* how long a reader waits for the device */
 	bool has_ssd;		  /* whether there is one; does not change */
 	struct workq *wq;
+	struct workq *ends;	      /* of FLUSH and RELEASE, which free room: not behind those that wait for it */
 	pthread_rwlock_t events_lock; /* read-locked while the file system is told something */
 	struct node_events events;    /* events_lock */
 
@@ -521,7 +522,7 @@ int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep);
 /* Brings a block that was spilled back into memory; harmless for any other. */
 int spill_restore(struct put *p, uint64_t full, uint32_t i);
 /* Forgets the SSD copy of a spilled block. */
-void spill_drop(struct put *p, uint32_t i);
+void spill_drop(struct node *n, uint64_t ticket, uint32_t i);
 
 /* The SSD tier's keys that are not put_ids: blocks number of them mean blocks of put_id. */
 int alias_add(struct node *n, uint64_t ssd_id, uint64_t put_id, uint64_t blocks);

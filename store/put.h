@@ -87,6 +87,11 @@ void put_read(struct put *p, uint64_t off, void *buf, size_t len, put_read_fn fn
  * release give up what nobody else publishes. fn's err: -ENOENT when the directory is gone.
  */
 void put_flush(struct put *p, bool killed, node_done_fn fn, void *arg);
+/*
+ * Before the release of an open for writing that its task never got: nothing is published for it. Other writers' bytes
+ * are theirs.
+ */
+void put_abandon(struct put *p);
 /* As put_flush, but also an untouched new empty file is published (fsync). */
 void put_sync(struct put *p, node_done_fn fn, void *arg);
 

@@ -42,17 +42,15 @@ static void user_done(struct put *p)
 
 /* ---- files -------------------------------------------------------------------------------------------------- */
 
-/* Call with p->lock held, for those who only ask how much there is, and with users kept out. */
-static void drop_block(struct put *p, struct put_block *b)
+/* Block i of the ticket, which nobody else sees any more. Freeing its pages takes long: not with a lock held. */
+static void drop_block(struct node *n, uint64_t ticket, uint32_t i, const struct put_block *b)
 {
 	if (b->spilled)
-		spill_drop(p, (uint32_t)(b - p->blocks));
+		spill_drop(n, ticket, i);
 	if (b->fd >= 0) {
 		close(b->fd);
-		segment_unlink(p->n->seg, b->alloc);
+		segment_unlink(n->seg, b->alloc);
 	}
-	b->fd = -1;
-	b->filled = 0;
 }
 
 void put_forget_files(struct put *p)
@@ -78,15 +76,24 @@ static void revoke_answer(void *arg, const struct msg *m)
 
 void put_discard_files(struct put *p)
 {
+	struct put_block *blocks;
 	uint64_t ticket;
 	struct msg *m;
+	size_t n;
 
 	pthread_mutex_lock(&p->lock);
+	blocks = p->blocks;
+	n = p->n_blocks;
 	ticket = p->ticket;
-	for (size_t i = 0; i < p->n_blocks; i++)
-		drop_block(p, &p->blocks[i]);
+	p->blocks = NULL;
+	p->n_blocks = 0;
 	put_forget_files(p);
 	pthread_mutex_unlock(&p->lock);
+	for (size_t i = 0; i < n; i++) {
+		drop_block(p->n, ticket, (uint32_t)i, &blocks[i]);
+		count_sub(p->n, dram_reserved, blocks[i].granted);
+	}
+	free(blocks);
 	m = ticket ? msg_new(MSG_PUT_REVOKE) : NULL;
 	if (!m)
 		return;
@@ -502,19 +509,24 @@ int put_trim(struct put *p, uint64_t size)
 	uint64_t keep = block_count(size, p->block_size ? p->block_size : 1);
 	int r = 0;
 
-	pthread_mutex_lock(&p->lock);
-	for (size_t i = 0; i < p->n_blocks && r == 0; i++) {
-		struct put_block *b = &p->blocks[i];
+	for (size_t i = 0; i < p->n_blocks; i++) {
+		struct put_block *b = &p->blocks[i], was = *b;
 		uint64_t len = i < keep ? block_len(size, p->block_size, i) : 0;
 
-		if (!len) {
-			drop_block(p, b);
-		} else if (b->filled > len) {
+		if (len && b->filled <= len)
+			continue;
+		if (len)
 			r = segment_trim(p->n->seg, b->fd, len, NULL);
-			b->filled = r < 0 ? b->filled : len;
-		}
+		if (r < 0)
+			break;
+		pthread_mutex_lock(&p->lock);
+		b->filled = len;
+		b->fd = len ? b->fd : -1;
+		b->spilled = b->spilled && len;
+		pthread_mutex_unlock(&p->lock);
+		if (!len)
+			drop_block(p->n, p->ticket, (uint32_t)i, &was);
 	}
-	pthread_mutex_unlock(&p->lock);
 	return r;
 }
 
@@ -544,6 +556,8 @@ static int truncate_slow(struct put *p, uint64_t size, bool by_open)
 		p->dirty = p->dirty || written;
 		p->born = p->born || size == 0;
 		p->size = size;
+		/* Emptied, it has nothing that could be lost. */
+		p->lost = size ? p->lost : 0;
 		p->attr.mtime_ns = p->attr.ctime_ns = clock_real_ns();
 		pthread_mutex_unlock(&p->lock);
 		if (p->state == PUT_CLEAN)

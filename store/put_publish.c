@@ -88,7 +88,7 @@ static int index_block(struct put *p, const struct msg_attr *a, uint32_t i, stru
 		b->holders++;
 		*ret = b;
 	} else if (p->blocks[i].spilled) {
-		spill_drop(p, i);
+		spill_drop(p->n, p->ticket, i);
 	} else {
 		segment_unlink(p->n->seg, p->blocks[i].alloc);
 	}
@@ -244,8 +244,12 @@ static void publish_send(struct put *p, node_done_fn fn, void *arg)
 	p->state = PUT_PUBLISHING;
 	pthread_mutex_unlock(&p->lock);
 	r = spilled_are_there(p) ? put_trim(p, p->size) : -EIO;
-	if (r == 0)
+	if (r == 0) {
+		/* Attributes change at any time. */
+		pthread_mutex_lock(&p->lock);
 		m = put_done_msg(p);
+		pthread_mutex_unlock(&p->lock);
+	}
 	if (m) {
 		put_ref(p);
 		node_call(p->n, m, publish_answer, p);
@@ -347,7 +351,7 @@ struct flush_op {
 /* Call with p->lock held. */
 static bool must_publish(const struct put *p, bool sync)
 {
-	return p->exposed && (p->dirty || (sync && p->born));
+	return p->exposed && !p->over && (p->dirty || (sync && p->born));
 }
 
 static void flush_job(struct work *w)
@@ -402,7 +406,7 @@ static void flush(struct put *p, bool sync, node_done_fn fn, void *arg)
 		return;
 	}
 	*op = (struct flush_op){.p = put_ref(p), .sync = sync, .fn = fn, .arg = arg};
-	workq_submit(p->n->wq, &op->work, flush_job);
+	workq_submit(p->n->ends, &op->work, flush_job);
 }
 
 void put_flush(struct put *p, bool killed, node_done_fn fn, void *arg)
@@ -415,6 +419,14 @@ void put_flush(struct put *p, bool killed, node_done_fn fn, void *arg)
 		return;
 	}
 	flush(p, false, fn, arg);
+}
+
+void put_abandon(struct put *p)
+{
+	pthread_mutex_lock(&p->lock);
+	if (p->writers <= 1)
+		p->abandoned = p->dirty || p->born;
+	pthread_mutex_unlock(&p->lock);
 }
 
 void put_sync(struct put *p, node_done_fn fn, void *arg)
@@ -506,5 +518,5 @@ void put_release(struct put *p, bool writer)
 	while (!(op = malloc(sizeof(*op))))
 		;
 	*op = (struct flush_op){.p = p};
-	workq_submit(n->wq, &op->work, release_job);
+	workq_submit(n->ends, &op->work, release_job);
 }

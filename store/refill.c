@@ -318,7 +318,6 @@ static void end(struct refill *f, int err)
 	struct node *n = f->n;
 
 	settle_file(f, err);
-	count_sub(n, dram_reserved, segment_charge(f->len));
 	if (err == 0) {
 		count_add(n, refills, 1);
 		count_add(n, refill_bytes, f->len);
@@ -327,6 +326,8 @@ static void end(struct refill *f, int err)
 		refill_failed(f, err);
 	}
 	finish(f, err);
+	/* Its bytes are counted twice for a moment, never not at all. */
+	count_sub(n, dram_reserved, segment_charge(f->len));
 	evict_check(n);
 	free_refill(f);
 }

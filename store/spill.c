@@ -157,11 +157,12 @@ static struct ssd_key spill_key(const struct put *p, uint32_t i)
 	return (struct ssd_key){.id = p->ticket, .block = i};
 }
 
-void spill_drop(struct put *p, uint32_t i)
+void spill_drop(struct node *n, uint64_t ticket, uint32_t i)
 {
-	ssd_unhold(p->n->ssd, spill_key(p, i));
-	ssd_drop(p->n->ssd, spill_key(p, i));
-	p->blocks[i].spilled = false;
+	struct ssd_key key = {.id = ticket, .block = i};
+
+	ssd_unhold(n->ssd, key);
+	ssd_drop(n->ssd, key);
 }
 
 /* Gives the block's grant back to the master. */
@@ -205,8 +206,10 @@ static int spill_block(struct put *p, uint32_t i)
 	/* Held before the commit pin goes, so that there is no moment at which the ring may take it. */
 	r = ssd_hold(p->n->ssd, spill_key(p, i));
 	ssd_commit_done(p->n->ssd, spill_key(p, i));
-	if (r < 0)
+	if (r < 0) {
+		ssd_drop(p->n->ssd, spill_key(p, i));
 		return r;
+	}
 	close(b->fd);
 	segment_unlink(p->n->seg, b->alloc);
 	b->fd = -1;
@@ -235,7 +238,7 @@ int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep)
 		mine -= r ? 0 : bytes;
 	}
 	/* A tier that cannot take it now is no error: memory may still do. */
-	return r == -EIO || r == -ENOSPC || r == -ENODEV || r == -ENOENT || r == -EFBIG || r == -ENOBUFS ? 0 : r;
+	return r == -ENOMEM ? r : 0;
 }
 
 static int read_back(struct put *p, uint32_t i, int fd)
@@ -275,9 +278,10 @@ int spill_restore(struct put *p, uint64_t full, uint32_t i)
 		give_back(p, i);
 		return r;
 	}
-	spill_drop(p, i);
+	spill_drop(p->n, p->ticket, i);
 	pthread_mutex_lock(&p->lock);
 	p->blocks[i].fd = fd;
+	p->blocks[i].spilled = false;
 	pthread_mutex_unlock(&p->lock);
 	return 0;
 }

@@ -32,11 +32,9 @@ void put_release(struct put *p, bool writer)
 	atomic_fetch_sub(&p->handles, 1);
 }
 
-void put_flush(struct put *p, bool killed, node_done_fn fn, void *arg)
+void put_abandon(struct put *p)
 {
-	if (killed)
-		atomic_fetch_add(&p->given_up, 1);
-	fn(arg, 0);
+	atomic_fetch_add(&p->given_up, 1);
 }
 
 struct version *version_close(struct version *v)

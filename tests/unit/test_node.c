@@ -809,6 +809,43 @@ START_TEST(directories_show_private_names_once)
 }
 END_TEST
 
+#define MANY_WRITERS 160
+#define MANY_BYTES (32 * KIB)
+
+/* More writers wait for room than there are threads to wait in, and the end of another is what makes it. */
+START_TEST(an_end_waits_for_no_writer)
+{
+	static struct waiter w[MANY_WRITERS];
+	struct put *hog, *p[MANY_WRITERS];
+	char *buf = calloc(1, 15 * MIB), name[16];
+
+	start(16 * MIB, 0);
+	for (int i = 0; i < MANY_WRITERS; i++) {
+		snprintf(name, sizeof(name), "w%d", i);
+		p[i] = create(name);
+	}
+	hog = create("hog");
+	ck_assert_int_eq(write_at(hog, 0, buf, 15 * MIB), 0);
+	for (int i = 0; i < MANY_WRITERS; i++) {
+		waiter_init(&w[i]);
+		put_write(p[i], 0, buf, MANY_BYTES, written_cb, copied_cb, &w[i]);
+	}
+	usleep(200000);
+	ck_assert_uint_gt(stats().parked, 128);
+	put_flush(hog, true, written_cb, &(struct waiter){0});
+	release(hog);
+	for (int i = 0; i < MANY_WRITERS; i++)
+		ck_assert_int_eq(wait_for(&w[i]), 0);
+	for (int i = 0; i < MANY_WRITERS; i++) {
+		put_flush(p[i], true, written_cb, &(struct waiter){0});
+		release(p[i]);
+	}
+	check_empty();
+	stop();
+	free(buf);
+}
+END_TEST
+
 START_TEST(no_room_is_said_at_the_write)
 {
 	struct node_entry e;
@@ -1430,6 +1467,7 @@ int main(void)
 	tcase_add_test(tc, killed_writers_and_empty_files);
 	tcase_add_test(tc, sparse_truncate_rename);
 	tcase_add_test(tc, directories_show_private_names_once);
+	tcase_add_test(evict, an_end_waits_for_no_writer);
 	tcase_add_test(evict, no_room_is_said_at_the_write);
 	tcase_add_test(evict, ssd_holds_what_memory_cannot);
 	tcase_add_test(evict, a_pin_keeps_the_last_copy);
