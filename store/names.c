@@ -758,7 +758,8 @@ void node_setxattrs(struct node *n, uint64_t id, const uint8_t *blob, size_t len
 	}
 	op->done_fn = fn;
 	op->arg = arg;
-	memcpy(m->blob, blob, len);
+	if (len)
+		memcpy(m->blob, blob, len);
 	m->blob_len = len;
 	m->u.attr.a.id = id;
 	/* has_xattrs may change. */
