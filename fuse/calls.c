@@ -85,15 +85,11 @@ void calls_cancel(struct calls *cs)
 static struct call *call_new(void)
 {
 	struct call *c = calloc(1, sizeof(*c));
-	pthread_condattr_t attr;
 
 	if (!c)
 		return NULL;
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->cond, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&c->cond);
 	c->refs = 2;
 	return c;
 }
@@ -191,17 +187,10 @@ static void on_message(void *arg, const struct msg *answer)
 	call_answered(c, err);
 }
 
-static struct timespec deadline_after(uint64_t ns)
-{
-	uint64_t at = clock_ns() + ns;
-
-	return (struct timespec){.tv_sec = (time_t)(at / NS_PER_SEC), .tv_nsec = (long)(at % NS_PER_SEC)};
-}
-
 /* Call with c locked. The answer's error, or why there is none. */
 static int call_wait_locked(struct call *c, uint64_t timeout)
 {
-	struct timespec until = deadline_after(timeout);
+	struct timespec until = clock_timespec(clock_ns() + timeout);
 	int r = 0;
 
 	while (!c->over && !c->cancelled && !r)

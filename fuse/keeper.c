@@ -124,8 +124,7 @@ void keeper_fail_all(struct keeper *k, int err)
 /* Waits for a kick, or for ns (0: without end). Call with k locked. */
 static void wait_kick(struct keeper *k, uint64_t ns)
 {
-	uint64_t until = clock_ns() + ns;
-	struct timespec ts = {.tv_sec = (time_t)(until / NS_PER_SEC), .tv_nsec = (long)(until % NS_PER_SEC)};
+	struct timespec ts = clock_timespec(clock_ns() + ns);
 	int r = 0;
 
 	while (!k->kicked && !k->stop && !r)
@@ -154,7 +153,6 @@ static void *keeper_main(void *arg)
 struct keeper *keeper_new(struct fs *fs, struct errmsg *e)
 {
 	struct keeper *k = calloc(1, sizeof(*k));
-	pthread_condattr_t attr;
 	int r = ENOMEM;
 
 	if (!k)
@@ -162,10 +160,7 @@ struct keeper *keeper_new(struct fs *fs, struct errmsg *e)
 	k->fs = fs;
 	list_init(&k->parked);
 	pthread_mutex_init(&k->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&k->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&k->wake);
 	r = pthread_create(&k->thread, NULL, keeper_main, k);
 	if (!r) {
 		pthread_setname_np(k->thread, "fuse-keeper");

@@ -240,8 +240,7 @@ static void wait_note(struct lane *l)
 		pthread_cond_wait(&l->wake, &l->lock);
 		return;
 	}
-	ts.tv_sec = (time_t)(t->at_ns / NS_PER_SEC);
-	ts.tv_nsec = (long)(t->at_ns % NS_PER_SEC);
+	ts = clock_timespec(t->at_ns);
 	pthread_cond_timedwait(&l->wake, &l->lock, &ts);
 }
 
@@ -293,17 +292,13 @@ static void *lane_main(void *arg)
 
 static int lane_start(struct lane *l, struct notify *n, const char *name)
 {
-	pthread_condattr_t attr;
 	int r;
 
 	l->n = n;
 	list_init(&l->queue);
 	list_init(&l->later);
 	pthread_mutex_init(&l->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&l->wake);
 	r = pthread_create(&l->thread, NULL, lane_main, l);
 	if (r)
 		return -r;

@@ -119,16 +119,11 @@ static void succeeded(struct writer *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static struct timespec timespec_of(uint64_t ns)
-{
-	return (struct timespec){(time_t)(ns / NS_PER_SEC), (long)(ns % NS_PER_SEC)};
-}
-
 /* Waits until there is something to do. Returns false when all is done. Call with w locked. */
 static bool wait_for_work(struct writer *w, bool left)
 {
 	uint64_t at = clock_ns() + RETRY_NS;
-	struct timespec until = timespec_of(at);
+	struct timespec until = clock_timespec(at);
 
 	if (left) {
 		while (!w->over && clock_ns() < at)
@@ -184,14 +179,9 @@ static void *writer_main(void *arg)
 
 static void init_sync(struct writer *w)
 {
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->work, &attr);
-	pthread_cond_init(&w->room, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&w->work);
+	clock_cond_init(&w->room);
 }
 
 static struct writer *writer_free(struct writer *w)
@@ -278,7 +268,7 @@ int writer_wait_room(struct writer *w, uint64_t until_ns)
 	pthread_mutex_lock(&w->lock);
 	while (is_full(w) && !w->failing && !is_stalled(w, now) && now < until_ns) {
 		uint64_t stall_ns = (w->busy ? w->busy_ns : now) + w->ops.stall_ns;
-		struct timespec until = timespec_of(stall_ns < until_ns ? stall_ns : until_ns);
+		struct timespec until = clock_timespec(stall_ns < until_ns ? stall_ns : until_ns);
 
 		pthread_cond_timedwait(&w->room, &w->lock, &until);
 		now = clock_ns();

@@ -176,5 +176,7 @@ struct ssd_stats {
 };
 
 void ssd_stats(struct ssd_store *s, struct ssd_stats *ret);
+/* Grows with whatever the tier gets done. */
+uint64_t ssd_progress(struct ssd_store *s);
 
 #endif

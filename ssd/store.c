@@ -539,6 +539,17 @@ static void device_stats(struct ssd_device *d, struct ssd_device_stats *ret)
 	ret->io_in_flight = atomic_load(&d->reads_in_flight) + atomic_load(&d->writes_in_flight);
 }
 
+uint64_t ssd_progress(struct ssd_store *s)
+{
+	const struct ssd_stats *st = &s->st;
+	uint64_t done;
+
+	pthread_mutex_lock(&s->lock);
+	done = st->writes_ok + st->writes_failed + st->reads_ok + st->reads_failed + st->cancelled + st->copied_to_head;
+	pthread_mutex_unlock(&s->lock);
+	return done;
+}
+
 void ssd_stats(struct ssd_store *s, struct ssd_stats *ret)
 {
 	pthread_mutex_lock(&s->lock);

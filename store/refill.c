@@ -52,18 +52,9 @@ static struct msg *make_get_start(void *arg)
 	return m;
 }
 
-/* Grows with whatever the tier gets done. */
-static uint64_t tier_done(struct node *n)
-{
-	struct ssd_stats s;
-
-	ssd_stats(n->ssd, &s);
-	return s.writes_ok + s.writes_failed + s.reads_ok + s.reads_failed + s.cancelled + s.copied_to_head;
-}
-
 void tier_wait(struct node *n, pthread_mutex_t *lock, pthread_cond_t *cond, const bool *over)
 {
-	uint64_t before, now = tier_done(n);
+	uint64_t before, now = ssd_progress(n->ssd);
 
 	do {
 		struct timespec until = clock_timespec(clock_ns() + n->leg_deadline_ns);
@@ -72,7 +63,7 @@ void tier_wait(struct node *n, pthread_mutex_t *lock, pthread_cond_t *cond, cons
 		before = now;
 		while (!*over && r != ETIMEDOUT)
 			r = pthread_cond_timedwait(cond, lock, &until);
-		now = tier_done(n);
+		now = ssd_progress(n->ssd);
 	} while (!*over && now != before);
 }
 
@@ -357,7 +348,6 @@ static void run(struct work *w)
 static int refill_start(struct node *n, struct block *b)
 {
 	struct refill *f = calloc(1, sizeof(*f));
-	pthread_condattr_t attr;
 
 	if (!f)
 		return -ENOMEM;
@@ -367,10 +357,7 @@ static int refill_start(struct node *n, struct block *b)
 	f->len = b->len;
 	f->key = block_key(b);
 	pthread_mutex_init(&f->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&f->cond, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&f->cond);
 	persist_begin(n);
 	b->flags |= BLOCK_REFILL;
 	workq_submit(n->wq, &f->work, run);

@@ -101,7 +101,6 @@ static void spill_io_free(struct spill_io *io)
 static int spill_io_new(struct node *n, int fd, uint64_t len, int prot, struct spill_io **ret)
 {
 	struct spill_io *io = calloc(1, sizeof(*io));
-	pthread_condattr_t attr;
 	int r = io ? segment_map(n->seg, fd, len, prot, &io->map) : -ENOMEM;
 
 	if (r < 0) {
@@ -110,10 +109,7 @@ static int spill_io_new(struct node *n, int fd, uint64_t len, int prot, struct s
 	}
 	io->len = len;
 	pthread_mutex_init(&io->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&io->cond, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&io->cond);
 	*ret = io;
 	return 0;
 }

@@ -7,13 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +23,8 @@
 #include "store/node.h"
 #include "store/put.h"
 #include "store/version.h"
+#include "tests/unit/base.h"
+#include "tests/unit/run.h"
 #include "tests/unit/ssd_faulty.h"
 
 #define KIB (1ull << 10)
@@ -1427,34 +1427,15 @@ START_TEST(churn_with_ssd)
 }
 END_TEST
 
-/* In a mount namespace of its own where that is allowed, so that a test that dies leaves no segment mounted. */
-static void base_make(void)
-{
-	if (unshare(CLONE_NEWNS) == 0)
-		mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
-	/* What is tested is not the disk: memory, where that takes O_DIRECT (a tmpfs since Linux 6.6). */
-	strcpy(base, direct_in("/dev/shm") ? "/dev/shm/fluxkv-node-XXXXXX" : "/var/tmp/fluxkv-node-XXXXXX");
-	if (!mkdtemp(base))
-		exit(1);
-}
-
-static void base_remove(void)
-{
-	char cmd[256];
-
-	snprintf(cmd, sizeof(cmd), "umount -l %s/*/run/unit/segment 2>/dev/null; rm -rf %s", base, base);
-	if (system(cmd) != 0)
-		fprintf(stderr, "could not remove %s\n", base);
-}
-
 int main(void)
 {
 	Suite *s = suite_create("node");
 	TCase *tc = tcase_create("node"), *evict = tcase_create("evict"), *churn_tc = tcase_create("churn");
-	SRunner *sr;
 	int failed;
 
-	base_make();
+	/* What is tested is not the disk: memory, where that takes O_DIRECT (a tmpfs since Linux 6.6). */
+	strcpy(base, direct_in("/dev/shm") ? "/dev/shm/fluxkv-node-XXXXXX" : "/var/tmp/fluxkv-node-XXXXXX");
+	base_make(base);
 	tcase_set_timeout(tc, 300);
 	tcase_set_timeout(evict, 300);
 	tcase_set_timeout(churn_tc, 300);
@@ -1489,11 +1470,7 @@ int main(void)
 	tcase_add_test(tc, a_device_that_does_not_answer);
 	tcase_add_test(tc, a_silent_device_and_a_large_file);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_set_tap(sr, "-");
-	srunner_run_all(sr, CK_SILENT);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	base_remove();
-	return failed ? 1 : 0;
+	failed = run_suite(s);
+	base_remove(base);
+	return failed;
 }

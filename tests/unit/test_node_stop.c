@@ -6,17 +6,17 @@
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include "common/list.h"
 #include "common/log.h"
 #include "store/node.h"
+#include "tests/unit/base.h"
+#include "tests/unit/run.h"
 
 #define MIB (1ull << 20)
 #define CALLS_MAX 64
@@ -173,43 +173,20 @@ START_TEST(a_refused_node_hears_nothing_more)
 }
 END_TEST
 
-/* In a mount namespace of its own where that is allowed, so that a test that dies leaves no segment mounted. */
-static void base_make(void)
-{
-	if (unshare(CLONE_NEWNS) == 0)
-		mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
-	strcpy(base, "/dev/shm/fluxkv-stop-XXXXXX");
-	if (!mkdtemp(base))
-		exit(1);
-}
-
-static void base_remove(void)
-{
-	char cmd[256];
-
-	snprintf(cmd, sizeof(cmd), "umount -l %s/run/unit/segment 2>/dev/null; rm -rf %s", base, base);
-	if (system(cmd) != 0)
-		fprintf(stderr, "could not remove %s\n", base);
-}
-
 int main(void)
 {
 	Suite *s = suite_create("node_stop");
 	TCase *tc = tcase_create("node_stop");
-	SRunner *sr;
 	int failed;
 
-	base_make();
+	strcpy(base, "/dev/shm/fluxkv-stop-XXXXXX");
+	base_make(base);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, no_answer_comes_after_the_stop);
 	tcase_add_test(tc, a_notice_comes_right_behind_the_join);
 	tcase_add_test(tc, a_refused_node_hears_nothing_more);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_set_tap(sr, "-");
-	srunner_run_all(sr, CK_SILENT);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	base_remove();
-	return failed ? 1 : 0;
+	failed = run_suite(s);
+	base_remove(base);
+	return failed;
 }
