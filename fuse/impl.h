@@ -67,7 +67,8 @@ struct fs {
 	sem_t wake;	       /* fs_loop() and fs_mount() wait here */
 	atomic_bool exiting;   /* fs_exit() was called */
 	atomic_bool draining;  /* see fs_draining() */
-	atomic_bool init_done; /* the kernel's INIT has come */
+	atomic_bool init_come; /* the kernel's INIT has come */
+	atomic_bool init_done; /* and is answered: the mount serves */
 	atomic_bool ended;     /* the workers found the mount gone, or failed */
 	atomic_int loop_error; /* why, if they failed */
 	atomic_uint max_write;

@@ -97,6 +97,11 @@ static void *worker_main(void *arg)
 			break;
 		tsan_request_received();
 		fuse_session_process_buf(fs->se, &w->buf);
+		/* The kernel sends nothing else before INIT is answered. */
+		if (!atomic_load_explicit(&fs->init_done, memory_order_relaxed) && atomic_load(&fs->init_come)) {
+			atomic_store(&fs->init_done, true);
+			sem_post(&fs->wake);
+		}
 	}
 	if (r < 0) {
 		log_error("reading requests from the kernel failed, unmounting: %s", strerror(-r));

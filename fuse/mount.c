@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -60,8 +59,7 @@ static void fs_op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_background = MAX_BACKGROUND;
 	conn->congestion_threshold = conn->max_background / 4 * 3;
 	atomic_store(&fs->max_write, conn->max_write);
-	atomic_store(&fs->init_done, true);
-	sem_post(&fs->wake);
+	atomic_store(&fs->init_come, true);
 }
 
 static const struct fuse_lowlevel_ops ops = {
@@ -280,28 +278,25 @@ static int wait_init(struct fs *fs, struct errmsg *e)
 }
 
 /* Without it the kernel reads ahead 128 KiB and cuts large reads to requests of that size. */
-static void set_read_ahead(const struct stat *st)
+static int set_read_ahead(struct fs *fs, struct errmsg *e)
 {
+	struct statx st;
 	char path[96];
 	int fd;
 
-	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(st->st_dev), minor(st->st_dev));
+	/*
+	 * No request of our own mount: a daemon that is killed while it waits for one would hang, as its device closes
+	 * with its last thread.
+	 */
+	if (statx(AT_FDCWD, fs->cfg.mountpoint, AT_STATX_DONT_SYNC, 0, &st) < 0)
+		return errmsg_set(e, -errno, "%s does not answer: %s", fs->cfg.mountpoint, strerror(errno));
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", st.stx_dev_major, st.stx_dev_minor);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, READ_AHEAD_KB, strlen(READ_AHEAD_KB)) < 0)
 		log_warn("%s cannot be set to " READ_AHEAD_KB " (%s): reads come in small requests, ignoring", path,
 			 strerror(errno));
 	if (fd >= 0)
 		close(fd);
-}
-
-/* The kernel lets a request through only behind the answered INIT: when stat(2) returns, the mount serves. */
-static int first_request(struct fs *fs, struct errmsg *e)
-{
-	struct stat st;
-
-	if (stat(fs->cfg.mountpoint, &st) < 0)
-		return errmsg_set(e, -errno, "%s does not answer: %s", fs->cfg.mountpoint, strerror(errno));
-	set_read_ahead(&st);
 	return 0;
 }
 
@@ -340,7 +335,7 @@ int fs_mount(const struct fs_config *cfg, struct fs **ret, struct errmsg *e)
 		r = wait_init(fs, e);
 	}
 	if (!r)
-		r = first_request(fs, e);
+		r = set_read_ahead(fs, e);
 	if (r < 0) {
 		fs_unmount(fs);
 		return r;
