@@ -212,6 +212,16 @@ static int grow_blocks(struct put *p, size_t want)
 	return 0;
 }
 
+/* Whether that many bytes could ever be had here, with all else gone: nothing is evicted for what cannot be. */
+static bool could_fit(struct node *n, uint64_t bytes)
+{
+	uint64_t ssd = 0;
+
+	if (bytes > n->capacity)
+		node_ssd_room(n, &ssd, NULL);
+	return bytes <= n->capacity || bytes - n->capacity <= ssd;
+}
+
 /* Everything below full is there; makes all below end so, granted and allocated. The put is PUT_OPEN. */
 static int fill_to(struct put *p, uint64_t full, uint64_t end, uint64_t guess)
 {
@@ -220,6 +230,8 @@ static int fill_to(struct put *p, uint64_t full, uint64_t end, uint64_t guess)
 
 	if (end > INT64_MAX || blocks > MSG_MAX_ITEMS)
 		return -EFBIG;
+	if (!could_fit(p->n, end))
+		return -ENOSPC;
 	r = grow_blocks(p, blocks);
 	for (i = full ? (full - 1) / p->block_size : 0; r == 0 && i < blocks; i++) {
 		uint64_t len = block_len(end, p->block_size, i);

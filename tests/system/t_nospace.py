@@ -7,7 +7,8 @@ import re
 import threading
 import time
 
-from lib import MIB, Failed, big_stamped, check, check_bytes, diag, fails, read_file, run, same, test, wait_for, write_file
+from lib import (MIB, SLOW, Failed, big_stamped, check, check_bytes, diag, fails, read_file, run, same, test, wait_for,
+                 write_file)
 
 
 def store(ctx, **options):
@@ -60,6 +61,30 @@ def until_no_space(fn, *args):
     fails(errno.ENOSPC, getattr(fn, "__name__", "call"), fn, *args)
     took = time.monotonic() - started
     check(4 <= took <= 12, f"ENOSPC came after {took:.1f} s")
+
+
+@test(fluxkv=True, timeout=60)
+def what_can_never_fit_costs_nobody_anything(ctx):
+    """A size beyond all memory and SSD is refused at once, and nothing is evicted for it."""
+    for options in ({}, {"ssd": "128MB"}):
+        d = ctx.daemon(dram="64MB", **options).start()
+        ns = f"{d.mnt}/ns"
+        os.mkdir(ns)
+        for i in range(5):
+            write_file(f"{ns}/kept{i}", bytes([i]) * 100000)
+        fd = os.open(f"{ns}/big", os.O_CREAT | os.O_RDWR)
+        started = time.monotonic()
+        fails(errno.ENOSPC, "ftruncate to 1 TiB", os.ftruncate, fd, 1 << 40)
+        fails(errno.ENOSPC, "ftruncate to 300 MiB", os.ftruncate, fd, 300 * MIB)
+        fails(errno.ENOSPC, "fallocate of 1 TiB", os.posix_fallocate, fd, 0, 1 << 40)
+        fails(errno.ENOSPC, "a write at 1 TiB", os.pwrite, fd, b"x", 1 << 40)
+        took = time.monotonic() - started
+        os.close(fd)
+        for i in range(5):
+            check_bytes(read_file(f"{ns}/kept{i}"), bytes([i]) * 100000, f"value {i}")
+        same(d.number("evictions", "dram"), 0, "evictions")
+        check(took < 2 * SLOW, f"it took {took:.1f} s to say so")
+        d.stop()
 
 
 @test(fluxkv=True, timeout=120)
