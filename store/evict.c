@@ -386,7 +386,7 @@ static void sum_blockers(struct node *n, struct blockers *ret)
 
 #define NOSPACE_LOG_NS (5 * NS_PER_SEC)
 
-static void log_nospace(struct node *n, uint64_t bytes)
+void space_refused(struct node *n, uint64_t bytes)
 {
 	char want[24], cap[24], priv[24], open[24], dropped[24], persisting[24], pinned[24], kept[24], zombie[24];
 	uint64_t now = clock_ns(), refused;
@@ -436,7 +436,7 @@ int space_call(struct node *n, struct msg *(*make)(void *arg), void *arg, uint64
 		if (bytes > n->capacity || !space_wait(n, gen, bytes, deadline))
 			break;
 	}
-	log_nospace(n, bytes);
+	space_refused(n, bytes);
 	return -ENOSPC;
 }
 

@@ -368,6 +368,8 @@ void evict_check(struct node *n);
  * SPACE_WAIT_NS at most. Waits: for jobs only.
  */
 int space_call(struct node *n, struct msg *(*make)(void *arg), void *arg, uint64_t bytes, struct msg **ret_answer);
+/* Counts it, and says now and then what is in the way. */
+void space_refused(struct node *n, uint64_t bytes);
 /* Never NULL: waits for memory. */
 struct reclaim *reclaim_new(void);
 /* Hands memory over to be unlinked and unmapped. Takes over r, which is malloc'ed or that of a drop. */

@@ -230,8 +230,10 @@ static int fill_to(struct put *p, uint64_t full, uint64_t end, uint64_t guess)
 
 	if (end > INT64_MAX || blocks > MSG_MAX_ITEMS)
 		return -EFBIG;
-	if (!could_fit(p->n, end))
+	if (!could_fit(p->n, end)) {
+		space_refused(p->n, end);
 		return -ENOSPC;
+	}
 	r = grow_blocks(p, blocks);
 	for (i = full ? (full - 1) / p->block_size : 0; r == 0 && i < blocks; i++) {
 		uint64_t len = block_len(end, p->block_size, i);

@@ -79,6 +79,7 @@ def what_can_never_fit_costs_nobody_anything(ctx):
         fails(errno.ENOSPC, "fallocate of 1 TiB", os.posix_fallocate, fd, 0, 1 << 40)
         fails(errno.ENOSPC, "a write at 1 TiB", os.pwrite, fd, b"x", 1 << 40)
         took = time.monotonic() - started
+        same(d.number("puts", "no_space"), 4, "calls that got no room")
         os.close(fd)
         for i in range(5):
             check_bytes(read_file(f"{ns}/kept{i}"), bytes([i]) * 100000, f"value {i}")
