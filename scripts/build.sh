@@ -4,6 +4,7 @@
 #
 #   build.sh [DIR [CONFIGURE-OPTION...]]    in DIR (default: build/ of the checkout)
 #
+# With the libfuse that build-libfuse.sh has put into DIR/libfuse, if it has; else with the system's.
 # Run as root over somebody else's checkout, it builds as that somebody, so that nothing there belongs to root.
 set -eu
 
@@ -22,7 +23,13 @@ if [ ! -x "$top/configure" ] || [ -n "$(find "$top/configure.ac" -newer "$top/co
 fi
 mkdir -p "$dir"
 cd "$dir"
+libfuse=
+[ ! -f libfuse/lib/pkgconfig/fuse3.pc ] || libfuse=--with-libfuse=$PWD/libfuse
 if [ ! -f Makefile ] || [ $# -gt 0 ]; then
-	"$top/configure" --quiet "$@"
+	"$top/configure" --quiet ${libfuse:+"$libfuse"} "$@"
+elif [ -n "$libfuse" ] && ! ./config.status --config | grep -qE -e '--with(out)?-libfuse'; then
+	# It came after this folder was configured, which stays as it is otherwise.
+	eval "set -- $(./config.status --config)"
+	"$top/configure" --quiet "$libfuse" "$@"
 fi
 exec make -j"$(nproc)"

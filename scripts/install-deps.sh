@@ -6,6 +6,7 @@
 #   install-deps.sh            to build and to run
 #   install-deps.sh --tests    also what the tests use
 #   install-deps.sh --ci       also what .ci/run uses
+#   install-deps.sh --libfuse  no more than build-libfuse.sh uses
 # shellcheck disable=SC2086 # lists of words are split
 set -eu
 
@@ -13,6 +14,7 @@ build="autoconf automake gcc make pkg-config libc6-dev libfuse3-dev liburing-dev
 	libjansson-dev libxxhash-dev libsystemd-dev check fuse3 mount python3"
 tests="python3-numpy procps rsync fio e2fsprogs util-linux strace mandoc systemd"
 ci="clang libclang-rt-dev"
+libfuse="gcc libc6-dev meson ninja-build dpkg-dev debian-archive-keyring"
 fedora="autoconf automake gcc make pkgconf-pkg-config fuse3-devel liburing-devel sqlite-devel libyaml-devel
 	jansson-devel xxhash-devel systemd-devel check-devel fuse3 python3"
 
@@ -22,8 +24,9 @@ case ${1-} in
 "") wanted=$build ;;
 --tests) wanted="$build $tests" ;;
 --ci) wanted="$build $tests $ci" ;;
+--libfuse) wanted=$libfuse ;;
 -h | --help)
-	sed -n '3,8s/^# \{0,1\}//p' "$0"
+	sed -n '3,9s/^# \{0,1\}//p' "$0"
 	exit 0
 	;;
 *)

@@ -5,8 +5,9 @@
 #   sudo scripts/quickstart.sh          takes everything away at the end
 #   sudo scripts/quickstart.sh --keep   leaves it mounted, and says how to end it
 #
-# Installs missing packages with apt (Debian, Ubuntu), builds in build/, and puts everything else below one folder in
-# $TMPDIR (default /var/tmp).
+# Installs missing packages with apt (Debian, Ubuntu), builds in build/ (there also a libfuse with passthrough, where the
+# system's is too old and a Debian mirror is at hand), and puts everything else below one folder in $TMPDIR (default
+# /var/tmp).
 set -euo pipefail
 
 DRAM=256MB SSD=1GB # of the node
@@ -65,7 +66,7 @@ case ${1-} in
 "") ;;
 --keep) keep=yes ;;
 -h | --help)
-	sed -n '3,9s/^# \{0,1\}//p' "$0"
+	sed -n '3,10s/^# \{0,1\}//p' "$0"
 	exit 0
 	;;
 *)
@@ -86,9 +87,18 @@ step packages
 "$top/scripts/install-deps.sh" || fail "not all packages could be installed, see above"
 did "all there"
 
-step build
 mkdir -p "$bin"
 chown --reference="$top" "$bin"
+step libfuse
+if pkg-config --atleast-version=3.17 fuse3; then
+	did "the system's, $(pkg-config --modversion fuse3)"
+elif said=$("$top/scripts/build-libfuse.sh" "$bin/libfuse" 2>&1 </dev/null); then
+	did "${said#libfuse }"
+else
+	did "the system's, $(pkg-config --modversion fuse3), so reads take the copy path: $(tail -n 1 <<<"$said")"
+fi
+
+step build
 SECONDS=0
 "$top/scripts/build.sh" >"$bin/quickstart.log" 2>&1 </dev/null ||
 	fail "the build failed: $(grep -m1 -iE 'error' "$bin/quickstart.log" || tail -n 1 "$bin/quickstart.log") (all of it: $bin/quickstart.log)"
