@@ -77,6 +77,7 @@ void ssd_finish_sum(struct ssd_device *d, struct ssd_op *op)
 static void hash_more(struct ssd_op *op, const void *p, uint64_t n)
 {
 	XXH3_64bits_update(&op->state, p, n);
+	atomic_fetch_add_explicit(&op->dev->progress, 1, memory_order_relaxed);
 	op->hashed += n;
 	if (op->hashed == op->len) {
 		op->sum = XXH3_64bits_digest(&op->state);

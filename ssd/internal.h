@@ -132,6 +132,7 @@ struct ssd_device {
 	uint64_t write_bytes, read_bytes;	       /* in flight */
 	int bad;				       /* the error that takes the device out */
 	atomic_uint reads_in_flight, writes_in_flight; /* others look for the statistics */
+	atomic_ullong progress; /* pieces that came back, and pieces of checksums; others look whether it grows */
 
 	struct ssd_piece *pieces;
 	unsigned char *scratch;

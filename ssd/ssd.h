@@ -176,7 +176,9 @@ struct ssd_stats {
 };
 
 void ssd_stats(struct ssd_store *s, struct ssd_stats *ret);
-/* Grows with whatever the tier gets done. */
-uint64_t ssd_progress(struct ssd_store *s);
+/* The number of the device that has the key or is to get it; -ENOENT: none. */
+int ssd_device_of(struct ssd_store *s, struct ssd_key key);
+/* Grows with whatever that device gets done, were it a part of a request only. */
+uint64_t ssd_progress(const struct ssd_store *s, unsigned device);
 
 #endif

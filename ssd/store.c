@@ -294,6 +294,8 @@ static int admit_write(struct ssd_store *s, struct ssd_key key, struct ssd_op *o
 		return r;
 	op->dev = d;
 	op->alen = align_up(op->len, d->align);
+	/* Which of its rings, is seen later. */
+	ssd_entry(&s->index, op->entry)->ring = d->id * SSD_MAX_SHARDS;
 	s->queued++;
 	r = queue_write(d, op);
 	if (r < 0) {
@@ -511,7 +513,7 @@ void ssd_drop(struct ssd_store *s, struct ssd_key key)
 	pthread_mutex_unlock(&s->lock);
 	if (i == SSD_NIL)
 		return;
-	/* A queued write has no device in its entry: any of them may wait for it. */
+	/* Gone from the index, or another's by now: any device may have waited for it. */
 	for (unsigned d = 0; d < s->n_devs; d++)
 		unblock(&s->devs[d]);
 }
@@ -539,15 +541,22 @@ static void device_stats(struct ssd_device *d, struct ssd_device_stats *ret)
 	ret->io_in_flight = atomic_load(&d->reads_in_flight) + atomic_load(&d->writes_in_flight);
 }
 
-uint64_t ssd_progress(struct ssd_store *s)
+int ssd_device_of(struct ssd_store *s, struct ssd_key key)
 {
-	const struct ssd_stats *st = &s->st;
-	uint64_t done;
+	int device = -ENOENT;
+	uint32_t i;
 
 	pthread_mutex_lock(&s->lock);
-	done = st->writes_ok + st->writes_failed + st->reads_ok + st->reads_failed + st->cancelled + st->copied_to_head;
+	i = ssd_index_find(&s->index, key);
+	if (i != SSD_NIL)
+		device = (int)device_of(s, ssd_entry(&s->index, i))->id;
 	pthread_mutex_unlock(&s->lock);
-	return done;
+	return device;
+}
+
+uint64_t ssd_progress(const struct ssd_store *s, unsigned device)
+{
+	return atomic_load(&s->devs[device].progress);
 }
 
 void ssd_stats(struct ssd_store *s, struct ssd_stats *ret)

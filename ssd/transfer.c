@@ -379,6 +379,7 @@ void ssd_transfer_ended(struct ssd_device *d, struct ssd_io_req *req)
 	}
 	count_flight(d, p, -1);
 	op->in_flight--;
+	atomic_fetch_add_explicit(&d->progress, 1, memory_order_relaxed);
 	if (err)
 		fail_op(d, op, -EIO);
 	p->came_back = true;

@@ -336,10 +336,11 @@ void persist_items(struct node *n, const struct msg_item *items, size_t n_items)
 /* The ring has overwritten these. A callback of the SSD tier. */
 void persist_evicted(void *arg, const struct ssd_key *keys, size_t n_keys);
 /*
- * Waits until *over (lock; cond goes by the monotonic clock), or until the whole SSD tier has got nothing done for the
- * leg's deadline: whoever waits in a long queue waits on. Call with lock held.
+ * Waits until *over (lock; cond goes by the monotonic clock), or until the device has got nothing done for the leg's
+ * deadline: whoever waits in a long queue waits on, but not because another device works. device: of ssd_device_of(),
+ * also when that found none. Call with lock held.
  */
-void tier_wait(struct node *n, pthread_mutex_t *lock, pthread_cond_t *cond, const bool *over);
+void tier_wait(struct node *n, int device, pthread_mutex_t *lock, pthread_cond_t *cond, const bool *over);
 /* The tier has not got what the master takes for a replica: tells the master. Not with a shard locked. */
 void persist_lost(struct node *n, uint64_t put_id, uint32_t index);
 /* Counts one that persist_drain() must wait for, and that it is over. */

@@ -7,8 +7,8 @@
  * then do the readers see it. GetDone makes it a replica; where the version is not current any more it is temporary
  * and goes with its last holder.
  *
- * A device may take longer than a reader can wait: nothing has come from the whole tier in that time, so that a long
- * queue is no fault. At the deadline the readers get their error and the thread goes, but
+ * A device may take longer than a reader can wait: nothing at all has come from it in that time, so that a long queue
+ * is no fault. At the deadline the readers get their error and the thread goes, but
  * the memory stays as it is until the device has answered, since it may still write there: the refill is late then, and
  * ends on the device's thread. So long whoever wants the block is refused at once: each try would take memory again.
  */
@@ -28,6 +28,7 @@ struct refill {
 	uint32_t index;
 	uint64_t len;
 	struct ssd_key key;
+	int device; /* that has the key */
 	uint64_t get_id, alloc;
 	void *map; /* of the target file */
 	pthread_mutex_t lock;
@@ -52,9 +53,14 @@ static struct msg *make_get_start(void *arg)
 	return m;
 }
 
-void tier_wait(struct node *n, pthread_mutex_t *lock, pthread_cond_t *cond, const bool *over)
+static uint64_t progress(struct node *n, int device)
 {
-	uint64_t before, now = ssd_progress(n->ssd);
+	return device < 0 ? 0 : ssd_progress(n->ssd, (unsigned)device);
+}
+
+void tier_wait(struct node *n, int device, pthread_mutex_t *lock, pthread_cond_t *cond, const bool *over)
+{
+	uint64_t before, now = progress(n, device);
 
 	do {
 		struct timespec until = clock_timespec(clock_ns() + n->leg_deadline_ns);
@@ -63,7 +69,7 @@ void tier_wait(struct node *n, pthread_mutex_t *lock, pthread_cond_t *cond, cons
 		before = now;
 		while (!*over && r != ETIMEDOUT)
 			r = pthread_cond_timedwait(cond, lock, &until);
-		now = ssd_progress(n->ssd);
+		now = progress(n, device);
 	} while (!*over && now != before);
 }
 
@@ -116,14 +122,14 @@ static int wait_device(struct refill *f)
 	int r;
 
 	pthread_mutex_lock(&f->lock);
-	tier_wait(n, &f->lock, &f->cond, &f->over);
+	tier_wait(n, f->device, &f->lock, &f->cond, &f->over);
 	r = f->over ? f->err : -EINPROGRESS;
 	if (!f->over)
 		w = make_late(f);
 	pthread_mutex_unlock(&f->lock);
 	if (r == -EINPROGRESS) {
 		count_add(n, miss_timeout, 1);
-		log_warn("the SSD tier is silent, block %u of version %llu waited %llu ms: its readers get an error",
+		log_warn("an SSD device is silent, block %u of version %llu waited %llu ms: its readers get an error",
 			 index, (unsigned long long)put_id, (unsigned long long)(n->leg_deadline_ns / NS_PER_MS));
 		wake(w, -EIO);
 	}
@@ -336,6 +342,7 @@ static void run(struct work *w)
 	}
 	count_add(f->n, dram_reserved, segment_charge(f->len));
 	r = make_file(f);
+	f->device = ssd_device_of(f->n->ssd, f->key);
 	if (r == 0)
 		r = ssd_read(f->n->ssd, f->key, f->map, segment_charge(f->len), f->len, read_over, f);
 	if (r == 0)

@@ -129,14 +129,14 @@ static void spill_over(void *arg, int err, uint64_t sum)
 		spill_io_free(io);
 }
 
-/* Waits for the device and lets go of io. -EIO: the tier is silent. */
-static int spill_wait(struct node *n, struct spill_io *io, bool write)
+/* Waits for the device and lets go of io. -EIO: it is silent. */
+static int spill_wait(struct node *n, int device, struct spill_io *io, bool write)
 {
 	bool silent;
 	int r;
 
 	pthread_mutex_lock(&io->lock);
-	tier_wait(n, &io->lock, &io->cond, &io->over);
+	tier_wait(n, device, &io->lock, &io->cond, &io->over);
 	io->late = !io->over;
 	r = io->over ? io->err : -EIO;
 	silent = io->late;
@@ -193,7 +193,7 @@ static int spill_block(struct put *p, uint32_t i)
 		spill_io_free(io);
 		return r;
 	}
-	r = spill_wait(p->n, io, true);
+	r = spill_wait(p->n, ssd_device_of(p->n->ssd, spill_key(p, i)), io, true);
 	if (r < 0) {
 		/* Still on its way, perhaps: not as this block, which may change from here on. */
 		ssd_drop(p->n->ssd, spill_key(p, i));
@@ -240,6 +240,7 @@ int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep)
 static int read_back(struct put *p, uint32_t i, int fd)
 {
 	struct spill_io *io;
+	int device = ssd_device_of(p->n->ssd, spill_key(p, i));
 	int r = segment_reserve(p->n->seg, fd, p->block_size);
 
 	if (r == 0)
@@ -250,7 +251,7 @@ static int read_back(struct put *p, uint32_t i, int fd)
 	if (r < 0)
 		spill_io_free(io);
 	else
-		r = spill_wait(p->n, io, false);
+		r = spill_wait(p->n, device, io, false);
 	return r < 0 && r != -ENOMEM ? -EIO : r;
 }
 

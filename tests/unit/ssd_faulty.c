@@ -97,6 +97,14 @@ static void spoil(struct faulty_dev *d, struct ssd_io_req *req)
 	req->res = f->fail & what ? f->error : req->res / 2;
 }
 
+/* Call with f locked. */
+static bool is_held(const struct faulty_dev *d, const struct ssd_io_req *req)
+{
+	const struct faulty *f = d->f;
+
+	return (f->hold & what_is(req)) && (f->held_device < 0 || f->held_device == (int)d->id);
+}
+
 /* Takes those that may go back out of the held ones. Call with f locked. */
 static int let_go(struct faulty_dev *d, struct ssd_io_req **ret, unsigned max)
 {
@@ -105,9 +113,9 @@ static int let_go(struct faulty_dev *d, struct ssd_io_req **ret, unsigned max)
 
 	for (unsigned i = 0; i < d->n; i++) {
 		struct ssd_io_req *req = d->held[i];
-		bool stay = f->hold & what_is(req);
+		bool stay = is_held(d, req);
 
-		if (stay && req->write && f->allow) {
+		if (stay && f->allow && (f->allowed & what_is(req))) {
 			f->allow--;
 			stay = false;
 		}
@@ -140,7 +148,7 @@ static int faulty_wait(void *io, struct ssd_io_req **ret, unsigned max)
 	n = let_go(d, ret, max);
 	/* What waits for its turn, rather than for the test, must not wait for another completion. */
 	for (unsigned i = 0; i < d->n; i++)
-		again = again || !(d->f->hold & what_is(d->held[i]));
+		again = again || !is_held(d, d->held[i]);
 	pthread_mutex_unlock(&d->f->lock);
 	if (again)
 		ssd_io_uring.wake(d->io);
@@ -152,7 +160,7 @@ void faulty_init(struct faulty *f, uint64_t seed)
 	memset(f, 0, sizeof(*f));
 	pthread_mutex_init(&f->lock, NULL);
 	f->rng = seed;
-	f->only_device = -1;
+	f->only_device = f->held_device = -1;
 	f->ops = (struct ssd_io_ops){
 	    .ctx = f,
 	    .open = faulty_open,
@@ -173,15 +181,22 @@ static void wake_all(struct faulty *f)
 
 void faulty_hold(struct faulty *f, unsigned what)
 {
+	faulty_hold_device(f, what, -1);
+}
+
+void faulty_hold_device(struct faulty *f, unsigned what, int device)
+{
 	pthread_mutex_lock(&f->lock);
 	f->hold = what;
+	f->held_device = device;
 	wake_all(f);
 	pthread_mutex_unlock(&f->lock);
 }
 
-void faulty_release_write(struct faulty *f)
+void faulty_release(struct faulty *f, unsigned what)
 {
 	pthread_mutex_lock(&f->lock);
+	f->allowed = what;
 	f->allow++;
 	wake_all(f);
 	pthread_mutex_unlock(&f->lock);

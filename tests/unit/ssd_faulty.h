@@ -19,8 +19,10 @@ struct faulty {
 	struct ssd_io_ops ops; /* for ssd_config.io */
 	pthread_mutex_t lock;
 	/* lock */
-	unsigned allow;	  /* so many writes come back all the same */
+	unsigned allow;	  /* so many of allowed come back all the same */
+	unsigned allowed; /* enum faulty_what */
 	unsigned hold;	  /* enum faulty_what: these do not come back while it is set */
+	int held_device;  /* on this device; -1: on any */
 	unsigned fail;	  /* these get `error`, `count` of them, after `skip` have passed */
 	unsigned shorten; /* these transfer half of what was asked for, `count` of them */
 	int error, only_device;
@@ -35,8 +37,10 @@ struct faulty {
 void faulty_init(struct faulty *f, uint64_t seed);
 /* Sets hold, and when that lets something go, wakes the devices. */
 void faulty_hold(struct faulty *f, unsigned what);
-/* Lets one held write come back. */
-void faulty_release_write(struct faulty *f);
+/* The same for the device opened as the n-th alone. */
+void faulty_hold_device(struct faulty *f, unsigned what, int device);
+/* Lets one of what come back that is held. */
+void faulty_release(struct faulty *f, unsigned what);
 /* The next count of what, after skip of them, fail with error, on the device opened as the n-th (-1: any). */
 void faulty_fail(struct faulty *f, unsigned what, unsigned skip, unsigned count, int error, int device);
 void faulty_shorten(struct faulty *f, unsigned what, unsigned count);

@@ -132,7 +132,8 @@ static void dir_cb(void *arg, int err, const struct msg_dirent *ents, size_t n, 
 
 /* ---- a node ------------------------------------------------------------------------------------------------- */
 
-static char base[64]; /* the parent's, which removes it whatever became of the tests */
+static char base[64];	    /* the parent's, which removes it whatever became of the tests */
+static char second_ssd[80]; /* below base: a file system of its own for one more SSD; "": none could be made */
 static char tmp[96];
 static struct local_master *master;
 static struct node *node;
@@ -212,6 +213,7 @@ static uint64_t leg_deadline_ms;	   /* of the next node */
 static uint64_t persist_backlog = 1 << 30; /* of the next node: what is put there all gets its copy */
 
 static uint64_t put_deadline_ms; /* of the next master and its node */
+static bool two_devices;	 /* has the next node */
 
 static bool direct_in(const char *dir)
 {
@@ -224,8 +226,8 @@ static bool direct_in(const char *dir)
 
 static void start(uint64_t dram, uint64_t ssd)
 {
-	static const char *paths[1];
-	static uint64_t limits[1];
+	static const char *paths[2];
+	static uint64_t limits[2];
 	static char catalogue[160], run[160], ssd_dir[160];
 	struct errmsg e = {""};
 	struct local_master_config mc = {
@@ -240,7 +242,9 @@ static void start(uint64_t dram, uint64_t ssd)
 	    .dram = dram,
 	    .ssd_paths = paths,
 	    .ssd_limits = limits,
-	    .n_ssd = ssd ? 1 : 0,
+	    .n_ssd = !ssd	   ? 0
+		     : two_devices ? 2
+				   : 1,
 	    .ssd_direct = true,
 	    .ssd_shards = 2,
 	    .persist_backlog = persist_backlog,
@@ -258,7 +262,8 @@ static void start(uint64_t dram, uint64_t ssd)
 	snprintf(ssd_dir, sizeof(ssd_dir), "%s/ssd", tmp);
 	ck_assert_int_eq(mkdir(ssd_dir, 0700), 0);
 	paths[0] = ssd_dir;
-	limits[0] = ssd;
+	paths[1] = second_ssd;
+	limits[0] = limits[1] = ssd;
 	ck_assert_msg(local_master_start(&mc, &master, &e) == 0, "%s", e.text);
 	nc.master = wire_open(local_master_channel(master));
 	ck_assert_msg(node_start(&nc, &node, &e) == 0, "%s", e.text);
@@ -450,7 +455,7 @@ static int get_value(const char *name, uint32_t value)
 	struct version *v;
 	int r;
 
-	for (int tries = 0; tries < 100; tries++) {
+	for (int tries = 0; tries < 10000; tries++) {
 		r = lookup(name, &e);
 		if (r)
 			return r;
@@ -1072,6 +1077,103 @@ START_TEST(a_device_that_does_not_answer)
 }
 END_TEST
 
+/* A device that brings a value piece by piece, the whole later than the deadline, is slow and not silent. */
+START_TEST(a_device_that_is_slow)
+{
+	struct node_entry e;
+	struct version *v;
+	struct waiter w;
+
+	leg_deadline_ms = 400;
+	start(32 * MIB, 64 * MIB);
+	ck_assert_int_eq(put_value("a", 1, 1, 8 * MIB), 0);
+	await(stats().ssd_objects, 1);
+	ck_assert_int_eq(evict("a", NODE_TIER_DRAM), 0);
+	ck_assert_int_eq(lookup("a", &e), 0);
+	ck_assert_int_eq(version_open(node, &e.attr, &v), 0);
+	faulty_hold(&faulty, FAULTY_READ);
+	waiter_init(&w);
+	version_read(v, 0, MIB, read_cb, &w);
+	for (int i = 0; i < 8; i++) {
+		usleep(150000);
+		faulty_release(&faulty, FAULTY_READ);
+	}
+	ck_assert_int_eq(wait_for(&w), 0);
+	version_read_done(&w.read);
+	ck_assert_uint_eq(stats().miss_timeout, 0);
+	faulty_hold(&faulty, 0);
+	version_close(v);
+	ck_assert_int_eq(get_value("a", 1), 1);
+	ck_assert_int_eq(unlink_name("a"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
+/* Reads so many values, and counts those that are right (*ret_ok) and those whose device is silent. */
+static unsigned read_all(unsigned n, unsigned *ret_ok)
+{
+	unsigned silent = 0;
+	char name[16];
+
+	*ret_ok = 0;
+	for (unsigned i = 0; i < n; i++) {
+		int r;
+
+		snprintf(name, sizeof(name), "v%u", i);
+		r = get_value(name, i);
+		ck_assert_msg(r == 1 || r == -EIO, "value %u: %d", i, r);
+		*ret_ok += r == 1;
+		silent += r == -EIO;
+	}
+	return silent;
+}
+
+static void *put_on(void *arg)
+{
+	atomic_bool *over = arg;
+
+	while (!atomic_load(over)) {
+		ck_assert_int_eq(put_value("other", 9, 1, MIB), 0);
+		usleep(10000); /* slowly: the ring is not to come round */
+	}
+	return NULL;
+}
+
+/* One device is silent, and another gets a lot done: whoever reads from the first does not wait for the second to end.
+ */
+START_TEST(one_silent_device_of_two)
+{
+	atomic_bool over = false;
+	pthread_t writer;
+	char name[16];
+	unsigned ok;
+
+	if (!second_ssd[0])
+		return;
+	two_devices = true;
+	leg_deadline_ms = 200;
+	persist_backlog = 8 * MIB;
+	start(64 * MIB, 256 * MIB);
+	for (unsigned i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "v%u", i);
+		ck_assert_int_eq(put_value(name, i, 1, MIB), 0);
+		await(stats().ssd_objects, i + 1);
+		ck_assert_int_eq(evict(name, NODE_TIER_DRAM), 0);
+	}
+	faulty_hold_device(&faulty, FAULTY_READ | FAULTY_WRITE, 1);
+	ck_assert_int_eq(pthread_create(&writer, NULL, put_on, &over), 0);
+	ck_assert_uint_eq(read_all(4, &ok), 2);
+	ck_assert_uint_eq(ok, 2);
+	atomic_store(&over, true);
+	pthread_join(writer, NULL);
+	faulty_hold(&faulty, 0);
+	await(stats().refills, 4);
+	ck_assert_uint_eq(read_all(4, &ok), 0);
+	stop();
+}
+END_TEST
+
 START_TEST(ssd_holds_what_memory_cannot)
 {
 	char name[16];
@@ -1427,6 +1529,16 @@ START_TEST(churn_with_ssd)
 }
 END_TEST
 
+static void make_second_ssd(void)
+{
+	snprintf(second_ssd, sizeof(second_ssd), "%s/second", base);
+	if (mkdir(second_ssd, 0700) == 0 && mount("fluxkv-node", second_ssd, "tmpfs", 0, NULL) == 0 &&
+	    direct_in(second_ssd))
+		return;
+	umount2(second_ssd, MNT_DETACH);
+	second_ssd[0] = '\0';
+}
+
 int main(void)
 {
 	Suite *s = suite_create("node");
@@ -1436,6 +1548,7 @@ int main(void)
 	/* What is tested is not the disk: memory, where that takes O_DIRECT (a tmpfs since Linux 6.6). */
 	strcpy(base, direct_in("/dev/shm") ? "/dev/shm/fluxkv-node-XXXXXX" : "/var/tmp/fluxkv-node-XXXXXX");
 	base_make(base);
+	make_second_ssd();
 	tcase_set_timeout(tc, 300);
 	tcase_set_timeout(evict, 300);
 	tcase_set_timeout(churn_tc, 300);
@@ -1468,9 +1581,12 @@ int main(void)
 	tcase_add_test(tc, a_lost_notice_is_made_up_for);
 	tcase_add_test(tc, a_copy_is_lost_while_it_is_committed);
 	tcase_add_test(tc, a_device_that_does_not_answer);
+	tcase_add_test(tc, a_device_that_is_slow);
+	tcase_add_test(tc, one_silent_device_of_two);
 	tcase_add_test(tc, a_silent_device_and_a_large_file);
 	suite_add_tcase(s, tc);
 	failed = run_suite(s);
+	umount2(second_ssd, MNT_DETACH);
 	base_remove(base);
 	return failed;
 }

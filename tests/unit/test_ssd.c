@@ -1282,7 +1282,7 @@ START_TEST(test_read_bias)
 	for (unsigned i = 0; i < 40; i++)
 		reads[i] = start_read(1, 4096, &r);
 	for (unsigned i = 1; i <= 20; i++) {
-		faulty_release_write(&faulty);
+		faulty_release(&faulty, FAULTY_WRITE);
 		ck_assert_uint_eq(wait_submitted(12 + i), i < 8 ? i : 8);
 	}
 	faulty_hold(&faulty, 0);
