@@ -39,17 +39,20 @@ static int unknown(const struct parser *p, const char *name, size_t len)
 
 static int find_long(const struct parser *p, const char *name, size_t len, const struct argv_option **ret)
 {
-	const struct argv_option *o;
+	const struct argv_option *o, *others = NULL;
 
 	for (size_t i = 0; i < p->n; i++) {
 		o = &p->table[i];
 		if (strlen(o->name) != len || strncmp(o->name, name, len))
 			continue;
-		if (!(o->commands & p->command))
-			return errmsg_set(p->e, -EINVAL, "option '--%s' does not belong to this command", o->name);
-		*ret = o;
-		return 0;
+		if (o->commands & p->command) {
+			*ret = o;
+			return 0;
+		}
+		others = o;
 	}
+	if (others)
+		return errmsg_set(p->e, -EINVAL, "option '--%s' does not belong to this command", others->name);
 	return unknown(p, name, len);
 }
 
@@ -93,13 +96,8 @@ static int read_size(const struct argv_option *o, const char *text, uint64_t *re
 	return 0;
 }
 
-static int read_sizes(const struct argv_option *o, const char *text, struct argv_sizes *s, struct errmsg *e)
+static int add_size(const struct argv_option *o, uint64_t v, struct argv_sizes *s, struct errmsg *e)
 {
-	uint64_t v;
-	int r = read_size(o, text, &v, e);
-
-	if (r < 0)
-		return r;
 	if (!s->given)
 		s->n = 0;
 	s->given = true;
@@ -107,6 +105,22 @@ static int read_sizes(const struct argv_option *o, const char *text, struct argv
 		return errmsg_set(e, -EINVAL, "--%s: at most %d of them", o->name, ARGV_SIZES_MAX);
 	s->v[s->n++] = v;
 	return 0;
+}
+
+static int read_sizes(const struct argv_option *o, const char *text, struct argv_sizes *s, struct errmsg *e)
+{
+	uint64_t v;
+	int r = read_size(o, text, &v, e);
+
+	return r < 0 ? r : add_size(o, v, s, e);
+}
+
+static int read_uints(const struct argv_option *o, const char *text, struct argv_sizes *s, struct errmsg *e)
+{
+	unsigned v;
+	int r = read_uint(o, text, &v, e);
+
+	return r < 0 ? r : add_size(o, v, s, e);
 }
 
 static int read_choice(const struct argv_option *o, const char *text, unsigned *ret, struct errmsg *e)
@@ -125,6 +139,16 @@ static int read_choice(const struct argv_option *o, const char *text, unsigned *
 	return errmsg_set(e, -EINVAL, "--%s: '%s' is none of %s", o->name, text, o->metavar);
 }
 
+static int read_set(const struct argv_option *o, const char *text, unsigned *set, struct errmsg *e)
+{
+	unsigned v;
+	int r = read_choice(o, text, &v, e);
+
+	if (r == 0)
+		*set |= 1u << v;
+	return r;
+}
+
 static int store(const struct parser *p, const struct argv_option *o, const char *text)
 {
 	void *field = (char *)p->out + o->offset;
@@ -139,8 +163,12 @@ static int store(const struct parser *p, const struct argv_option *o, const char
 		return read_size(o, text, field, p->e);
 	case ARGV_SIZES:
 		return read_sizes(o, text, field, p->e);
+	case ARGV_UINTS:
+		return read_uints(o, text, field, p->e);
 	case ARGV_CHOICE:
 		return read_choice(o, text, field, p->e);
+	case ARGV_SET:
+		return read_set(o, text, field, p->e);
 	case ARGV_STRING:
 		*(const char **)field = text;
 		return *text ? 0 : errmsg_set(p->e, -EINVAL, "--%s: the value is empty", o->name);

@@ -18,8 +18,10 @@ enum argv_kind {
 	ARGV_UINT,   /* unsigned */
 	ARGV_SIZE,   /* uint64_t, as "4MiB" */
 	ARGV_SIZES,  /* struct argv_sizes; repeatable, the first use replaces the default */
+	ARGV_UINTS,  /* the same, of plain numbers */
 	ARGV_STRING, /* const char * */
 	ARGV_CHOICE, /* unsigned: the index in choices */
+	ARGV_SET,    /* unsigned: a bit for each index in choices; repeatable */
 };
 
 #define ARGV_SIZES_MAX 16
@@ -37,7 +39,7 @@ struct argv_option {
 	size_t offset;		    /* of the field in the result */
 	uint64_t min, max;	    /* of a number or a size */
 	const char *const *choices; /* of ARGV_CHOICE, up to NULL */
-	unsigned commands;	    /* a mask of the commands that take it */
+	unsigned commands;	    /* a mask of the commands that take it; a name may stand for each of them once */
 	const char *metavar, *help;
 };
 

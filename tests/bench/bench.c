@@ -6,12 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/nearest.h"
 #include "tests/bench/commands.h"
+#include "tests/bench/head.h"
 #include "tests/bench/stop.h"
 
 struct command {
@@ -19,15 +18,18 @@ struct command {
 	unsigned bit;
 	const char *words, *help;
 	int (*run)(struct bench *b);
+	bool alone; /* makes its own targets and prints by itself */
 };
 
 static const struct command commands[] = {
-    {"read", CMD_READ, "DIR", "read values with read(2), cold and warm", cmd_read},
-    {"mmap", CMD_MMAP, "DIR", "map values and touch every page, cold and warm", cmd_mmap},
-    {"put", CMD_PUT, "DIR", "write new values: write(2), O_DIRECT, cp, dd", cmd_put},
-    {"open", CMD_OPEN, "DIR", "small files: open, stat, absent names, create, readdir", cmd_open},
-    {"refill", CMD_REFILL, "DIR", "read values that are only on the SSD tier, against fio", cmd_refill},
-    {"trace", CMD_TRACE, "FILE DIR", "replay a trace of KV-cache requests", cmd_trace},
+    {"read", CMD_READ, "DIR", "read values with read(2), cold and warm", cmd_read, false},
+    {"mmap", CMD_MMAP, "DIR", "map values and touch every page, cold and warm", cmd_mmap, false},
+    {"put", CMD_PUT, "DIR", "write new values: write(2), O_DIRECT, cp, dd", cmd_put, false},
+    {"open", CMD_OPEN, "DIR", "small files: open, stat, absent names, create, readdir", cmd_open, false},
+    {"refill", CMD_REFILL, "DIR", "read values that are only on the SSD tier, against fio", cmd_refill, false},
+    {"trace", CMD_TRACE, "FILE DIR", "replay a trace of KV-cache requests", cmd_trace, false},
+    {"pressure", CMD_PRESSURE, "[DIR]", "more values than DRAM holds, read by popularity, against other stores",
+     cmd_pressure, true},
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -42,7 +44,7 @@ static void print_usage(void)
 	printf("Usage: fluxkv-bench COMMAND [OPTION]... DIR\n\n"
 	       "Measures a directory, usually on a FluxKV mount, against tmpfs or fio in the same run.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
-		printf("  %-7s %-9s %s\n", commands[i].name, commands[i].words, commands[i].help);
+		printf("  %-9s %-9s %s\n", commands[i].name, commands[i].words, commands[i].help);
 	printf("\n'fluxkv-bench COMMAND --help' lists the options of a command; fluxkv-bench(1) has the rest.\n");
 }
 
@@ -127,19 +129,13 @@ static size_t buffer_bytes(const struct bench_options *o, unsigned command)
 
 static int print_json(const struct bench *b, const struct command *c)
 {
-	const struct target *t = &b->targets[0];
-	const struct bench_options *o = b->o;
-	struct utsname u;
-	json_t *root;
+	json_t *root = head_json(b->o, c->name, b->dir, b->targets[0].mount.type);
 	int r;
 
-	uname(&u);
-	root = json_pack("{s:i, s:s, s:s, s:s, s:I, s:{s:s, s:s, s:s, s:s, s:i}, s:i, s:i, s:I, s:i}", "schema", 1,
-			 "program", "fluxkv-bench", "version", PACKAGE_VERSION, "command", c->name, "time",
-			 (json_int_t)time(NULL), "machine", "directory", b->dir, "fs", t->mount.type, "kernel",
-			 u.release, "arch", u.machine, "cpus", (int)sysconf(_SC_NPROCESSORS_ONLN), "runs", (int)o->runs,
-			 "threads", (int)o->threads, "seed", (json_int_t)o->seed, "warmup", (int)o->warmup);
-	r = root ? report_json(b->report, root) : -ENOMEM;
+	r = root && json_object_set_new(root, "threads", json_integer(b->o->threads)) == 0 &&
+		    json_object_set_new(root, "warmup", json_integer(b->o->warmup)) == 0
+		? report_json(b->report, root)
+		: -ENOMEM;
 	if (r == 0)
 		r = json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) < 0 ? -EIO : 0;
 	putchar('\n');
@@ -175,32 +171,44 @@ static int end_by_signal(void)
 	return EXIT_FAILURE;
 }
 
-static int run_command(struct bench *b, const struct command *c)
+static int run_on_targets(struct bench *b, const struct command *c)
 {
-	int r = -ENOMEM;
+	int r = bench_buffers(b, buffer_bytes(b->o, c->bit));
 
-	b->report = report_new();
-	if (b->report)
-		r = bench_buffers(b, buffer_bytes(b->o, c->bit));
 	if (r == 0)
 		r = open_targets(b, c->bit);
 	if (r == 0)
 		r = c->run(b);
 	for (unsigned i = 0; i < b->n_targets; i++)
 		target_close(&b->targets[i]);
-	if (r == 0)
-		r = print_results(b, c);
+	return r < 0 ? r : print_results(b, c);
+}
+
+static int run_command(struct bench *b, const struct command *c)
+{
+	int r = -ENOMEM;
+
+	b->report = report_new();
+	if (b->report)
+		r = c->alone ? c->run(b) : run_on_targets(b, c);
 	bench_free(b);
 	if (stop_wanted())
 		return end_by_signal();
 	return r < 0 ? complain(b->fault.set ? b->fault.e.text : strerror(-r)) : EXIT_SUCCESS;
 }
 
-/* Takes the words that are no options: FILE for trace, then DIR. */
+/* Takes the words that are no options: FILE for trace, then DIR, which pressure has only without --start. */
 static int take_words(struct bench *b, const struct command *c, const char **words, unsigned n, struct errmsg *e)
 {
 	unsigned want = c->bit == CMD_TRACE ? 2 : 1;
 
+	if (c->bit == CMD_PRESSURE && b->o->pressure.start) {
+		if (n)
+			return errmsg_set(e, -EINVAL, "pressure: --start and DIR exclude each other");
+		return 0;
+	}
+	if (c->bit == CMD_PRESSURE && !n)
+		return errmsg_set(e, -EINVAL, "pressure: needs DIR, on a FluxKV mount, or --start");
 	if (n != want)
 		return errmsg_set(e, -EINVAL, "%s: %s than %s was given (see 'fluxkv-bench %s --help')", c->name,
 				  n < want ? "less" : "more", c->words, c->name);

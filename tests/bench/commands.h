@@ -14,5 +14,7 @@ int cmd_put(struct bench *b);
 int cmd_open(struct bench *b);
 int cmd_refill(struct bench *b);
 int cmd_trace(struct bench *b);
+/* Has no targets and buffers of its own made for it, and prints by itself. */
+int cmd_pressure(struct bench *b);
 
 #endif

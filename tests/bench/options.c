@@ -15,11 +15,45 @@ static const char *const by_words[] = {"all", "write", "direct", "cp", "dd", NUL
 static const char *const touch_words[] = {"page", "all", NULL};
 static const char *const store_words[] = {"rename", "in-place", NULL};
 
+static const char *const target_words[] = {"fluxkv", "memcached", "redis", "files", NULL}; /* as in backend_list */
+static const char *const tiers_words[] = {"both", "dram", "ssd", NULL};
+static const char *const output_words[] = {"holder", "bytes", "both", NULL};
+static const char *const on_miss_words[] = {"leave", "put", "both", NULL};
+
 #define FIELD(f) offsetof(struct bench_options, f)
 #define VALUES (CMD_READ | CMD_MMAP | CMD_PUT | CMD_REFILL)
 #define COMPARED (CMD_READ | CMD_MMAP | CMD_PUT | CMD_OPEN | CMD_TRACE)
 
 const struct argv_option options_table[] = {
+    {"start", 0, ARGV_FLAG, FIELD(pressure.start), 0, 0, NULL, CMD_PRESSURE, NULL,
+     "start all that is measured, in private directories, instead of taking DIR"},
+    {"target", 0, ARGV_SET, FIELD(pressure.targets), 0, 0, target_words, CMD_PRESSURE, "fluxkv|memcached|redis|files",
+     "what to measure; may be repeated [with --start all]"},
+    {"payload", 0, ARGV_SIZES, FIELD(pressure.payloads), 4 * KIB, GIB, NULL, CMD_PRESSURE, "SIZE",
+     "values of SIZE less 128 bytes; may be repeated [1, 4, 8, 16 MiB]"},
+    {"clients", 0, ARGV_UINTS, FIELD(pressure.clients), 1, CREW_MAX, NULL, CMD_PRESSURE, "N",
+     "threads in all, four a process; may be repeated [2, 4, 8, 16]"},
+    {"output", 0, ARGV_CHOICE, FIELD(pressure.output), 0, 0, output_words, CMD_PRESSURE, "holder|bytes|both",
+     "a reference, or a copy of all bytes [both]"},
+    {"on-miss", 0, ARGV_CHOICE, FIELD(pressure.on_miss), 0, 0, on_miss_words, CMD_PRESSURE, "leave|put|both",
+     "only read, or put again what was missed [leave]"},
+    {"tiers", 0, ARGV_CHOICE, FIELD(pressure.tiers), 0, 0, tiers_words, CMD_PRESSURE, "both|dram|ssd",
+     "without an SSD tier, with one, or both [both]"},
+    {"dataset", 0, ARGV_SIZE, FIELD(pressure.dataset), MIB, 1024 * GIB, NULL, CMD_PRESSURE, "SIZE",
+     "bytes of all values [2.5GiB]"},
+    {"dram", 0, ARGV_SIZE, FIELD(pressure.dram), MIB, 1024 * GIB, NULL, CMD_PRESSURE, "SIZE",
+     "DRAM of what is started [4/5 of --dataset]"},
+    {"ssd", 0, ARGV_SIZE, FIELD(pressure.ssd), MIB, 1024 * GIB, NULL, CMD_PRESSURE, "SIZE",
+     "SSD of what is started [32/5 of --dataset]"},
+    {"pace", 0, ARGV_SIZE, FIELD(pressure.pace), 0, 1024 * GIB, NULL, CMD_PRESSURE, "SIZE",
+     "the bootstrap puts at most SIZE a second; 0: any [160MiB]"},
+    {"warmup", 0, ARGV_UINT, FIELD(pressure.warmup), 0, 3600, NULL, CMD_PRESSURE, "SECONDS",
+     "reads before the window [5]"},
+    {"window", 0, ARGV_UINT, FIELD(pressure.window), 1, 86400, NULL, CMD_PRESSURE, "SECONDS", "reads that count [30]"},
+    {"fluxkvd", 0, ARGV_STRING, FIELD(pressure.fluxkvd), 0, 0, NULL, CMD_PRESSURE, "PROGRAM",
+     "the daemon that --start starts [fluxkvd]"},
+    {"save", 0, ARGV_STRING, FIELD(pressure.save), 0, 0, NULL, CMD_PRESSURE, "FILE",
+     "write the JSON there too, after each cell"},
     {"size", 's', ARGV_SIZES, FIELD(sizes), 1, GIB, NULL, VALUES, "SIZE", "bytes of a value; may be repeated"},
     {"piece", 'p', ARGV_SIZE, FIELD(piece), 512, GIB, NULL, VALUES & ~CMD_MMAP, "SIZE",
      "bytes of one read or write [1MiB]"},
@@ -38,10 +72,10 @@ const struct argv_option options_table[] = {
     {"by", 0, ARGV_CHOICE, FIELD(by), 0, 0, by_words, CMD_PUT, "all|write|direct|cp|dd", "how to write [all]"},
     {"against", 'a', ARGV_STRING, FIELD(against), 0, 0, NULL, COMPARED, "DIR",
      "compare with DIR too, on whatever file system"},
-    {"ssd-compare", 0, ARGV_STRING, FIELD(ssd_compare), 0, 0, NULL, CMD_PUT, "DIR",
-     "compare with DIR, on a mount without an SSD tier, instead of tmpfs"},
-    {"ssd-dir", 0, ARGV_STRING, FIELD(ssd_dir), 0, 0, NULL, CMD_REFILL, "DIR",
-     "where fio reads: a directory on the SSD tier's device"},
+    {"ssd-compare", 0, ARGV_STRING, FIELD(ssd_compare), 0, 0, NULL, CMD_PUT | CMD_PRESSURE, "DIR",
+     "compare with DIR, on a mount without an SSD tier"},
+    {"ssd-dir", 0, ARGV_STRING, FIELD(ssd_dir), 0, 0, NULL, CMD_REFILL | CMD_PRESSURE, "DIR",
+     "on the SSD tier's device: where fio reads; where --start puts the tier [TMPDIR or /var/tmp]"},
     {"fluxkv", 0, ARGV_STRING, FIELD(fluxkv), 0, 0, NULL, CMD_REFILL, "PROGRAM",
      "the fluxkv tool, to evict values from memory [fluxkv]"},
     {"socket", 0, ARGV_STRING, FIELD(socket), 0, 0, NULL, CMD_REFILL, "PATH",
@@ -52,11 +86,11 @@ const struct argv_option options_table[] = {
      "how long to wait until values can be evicted [60]"},
     {"baseline", 0, ARGV_CHOICE, FIELD(baseline), 0, 0, baseline_words, COMPARED, "both|tmpfs|huge|none",
      "compare with tmpfs of 4 KiB pages, of huge pages [both; open: tmpfs; trace: none]"},
-    {"threads", 'j', ARGV_UINT, FIELD(threads), 1, CREW_MAX, NULL, CMD_ALL, "N", "threads [1; refill: 4]"},
-    {"verify", 'v', ARGV_FLAG, FIELD(verify), 0, 0, NULL, VALUES, NULL,
+    {"threads", 'j', ARGV_UINT, FIELD(threads), 1, CREW_MAX, NULL, CMD_TIMED, "N", "threads [1; refill: 4]"},
+    {"verify", 'v', ARGV_FLAG, FIELD(verify), 0, 0, NULL, VALUES | CMD_PRESSURE, NULL,
      "compare every byte, not only some of each piece"},
-    {"runs", 'r', ARGV_UINT, FIELD(runs), 1, 1000, NULL, CMD_ALL, "N", "runs that count [5; trace: 1]"},
-    {"warmup", 0, ARGV_UINT, FIELD(warmup), 0, 100, NULL, CMD_ALL & ~CMD_TRACE, "N", "runs before, which do not [1]"},
+    {"runs", 'r', ARGV_UINT, FIELD(runs), 1, 1000, NULL, CMD_ALL, "N", "runs that count [5; trace, pressure: 1]"},
+    {"warmup", 0, ARGV_UINT, FIELD(warmup), 0, 100, NULL, CMD_TIMED & ~CMD_TRACE, "N", "runs before, which do not [1]"},
     {"seed", 0, ARGV_UINT, FIELD(seed), 0, UINT32_MAX, NULL, CMD_ALL, "N", "what the values consist of [1]"},
     {"json", 0, ARGV_FLAG, FIELD(json), 0, 0, NULL, CMD_ALL, NULL, "print JSON instead of the table"},
     {"help", 'h', ARGV_FLAG, FIELD(help), 0, 0, NULL, CMD_ALL, NULL, "show this"},
@@ -70,7 +104,7 @@ void options_default(struct bench_options *o, unsigned command)
 	    .piece = MIB,
 	    .total = command == CMD_REFILL ? 512 * MIB : 256 * MIB,
 	    .block_bytes = 64 * KIB,
-	    .runs = command == CMD_TRACE ? 1 : 5,
+	    .runs = command & (CMD_TRACE | CMD_PRESSURE) ? 1 : 5,
 	    .warmup = command == CMD_TRACE ? 0 : 1,
 	    .seed = 1,
 	    .threads = command == CMD_REFILL ? 4 : 1,
@@ -83,7 +117,31 @@ void options_default(struct bench_options *o, unsigned command)
 			: command == CMD_OPEN ? BASELINE_TMPFS
 					      : BASELINE_BOTH,
 	    .fluxkv = "fluxkv",
+	    .pressure = {.payloads = {.v = {MIB, 4 * MIB, 8 * MIB, 16 * MIB}, .n = 4},
+			 .clients = {.v = {2, 4, 8, 16}, .n = 4},
+			 .dataset = 5 * GIB / 2,
+			 .pace = 160 * MIB,
+			 .warmup = 5,
+			 .window = 30,
+			 .output = EITHER_BOTH,
+			 .fluxkvd = "fluxkvd"},
 	};
+}
+
+static int check_pressure(const struct bench_options *o, struct errmsg *e)
+{
+	const struct pressure_options *p = &o->pressure;
+
+	for (unsigned i = 0; i < p->clients.n; i++)
+		if (p->clients.v[i] > 4 && p->clients.v[i] % 4)
+			return errmsg_set(e, -EINVAL,
+					  "--clients: up to 4, or a multiple of 4 (four threads a process)");
+	for (unsigned i = 0; i < p->payloads.n; i++)
+		if (p->payloads.v[i] > p->dataset)
+			return errmsg_set(e, -EINVAL, "--dataset is less than --payload: it has not one value");
+	if (p->start && o->ssd_compare)
+		return errmsg_set(e, -EINVAL, "--start and --ssd-compare exclude each other; see --tiers");
+	return 0;
 }
 
 int options_check(const struct bench_options *o, unsigned command, struct errmsg *e)
@@ -101,7 +159,7 @@ int options_check(const struct bench_options *o, unsigned command, struct errmsg
 		return errmsg_set(e, -EINVAL, "refill needs --ssd-dir, a directory on the SSD tier's device");
 	if (command == CMD_REFILL && o->evict_cmd && o->socket)
 		return errmsg_set(e, -EINVAL, "--evict-cmd and --socket exclude each other");
-	return 0;
+	return command == CMD_PRESSURE ? check_pressure(o, e) : 0;
 }
 
 void options_print(unsigned command)

@@ -15,7 +15,10 @@ enum {
 	CMD_OPEN = 8,
 	CMD_REFILL = 16,
 	CMD_TRACE = 32,
-	CMD_ALL = 63,
+	CMD_PRESSURE = 64,
+	CMD_TIMED =
+	    CMD_READ | CMD_MMAP | CMD_PUT | CMD_OPEN | CMD_REFILL | CMD_TRACE, /* one set, in runs and threads */
+	CMD_ALL = CMD_TIMED | CMD_PRESSURE,
 };
 
 enum baseline {
@@ -46,12 +49,37 @@ enum touch {
 	TOUCH_ALL,
 };
 
+/* Whether pressure runs with an SSD tier: the index in the choices of --tiers. */
+enum tiers {
+	TIERS_BOTH,
+	TIERS_DRAM,
+	TIERS_SSD,
+};
+
+/* What pressure does of two ways, or both. */
+enum either {
+	EITHER_FIRST,
+	EITHER_SECOND,
+	EITHER_BOTH,
+};
+
+struct pressure_options {
+	struct argv_sizes payloads, clients;
+	uint64_t dataset, dram, ssd, pace; /* dram and ssd: 0 stands for a share of the dataset */
+	unsigned warmup, window;
+	unsigned targets; /* a bit for each of backend_list; 0: none was named */
+	unsigned tiers, output, on_miss;
+	bool start;
+	const char *fluxkvd, *save;
+};
+
 struct bench_options {
 	struct argv_sizes sizes;
 	uint64_t piece, total, block_bytes;
 	unsigned runs, warmup, seed, threads, files, requests, digits, timeout;
 	unsigned baseline, by, store, touch;
 	bool json, verify, help;
+	struct pressure_options pressure;
 	const char *against, *ssd_compare, *ssd_dir, *fluxkv, *evict_cmd, *socket;
 };
 

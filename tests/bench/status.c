@@ -42,6 +42,9 @@ int status_parse(const char *text, struct status *ret)
 	    {"fluxkv_hits_total{source=\"memory-remote\"}", &s.hits_dram},
 	    {"fluxkv_hits_total{source=\"ssd-local\"}", &s.hits_ssd},
 	    {"fluxkv_hits_total{source=\"ssd-remote\"}", &s.hits_ssd},
+	    {"fluxkv_hits_total{source=\"unknown\"}", &s.hits_unknown},
+	    {"kvcache_segment_capacity_bytes", &s.dram_capacity},
+	    {"kv_ssd_capacity_bytes", &s.ssd_capacity},
 	    {"fluxkv_persists_total", &s.persists},
 	    {"fluxkv_persist_dropped_total", &s.dropped},
 	};
@@ -79,6 +82,9 @@ struct status status_since(const struct status *now, const struct status *before
 {
 	return (struct status){.hits_dram = now->hits_dram - before->hits_dram,
 			       .hits_ssd = now->hits_ssd - before->hits_ssd,
+			       .hits_unknown = now->hits_unknown - before->hits_unknown,
+			       .dram_capacity = now->dram_capacity,
+			       .ssd_capacity = now->ssd_capacity,
 			       .persists = now->persists - before->persists,
 			       .dropped = now->dropped - before->dropped};
 }

@@ -54,8 +54,8 @@ int target_open(struct target *t, const char *name, const char *dir, struct errm
 	return 0;
 }
 
-/* Once: mounts from here on are ours alone. What others mount and unmount still reaches us. */
-static int isolate(void)
+/* What others mount and unmount still reaches us. */
+int target_isolate(void)
 {
 	static bool done; /* main thread only */
 
@@ -67,7 +67,7 @@ static int isolate(void)
 	return 0;
 }
 
-static const char *temp_dir(void)
+const char *target_temp_dir(void)
 {
 	const char *dir = getenv("TMPDIR");
 
@@ -78,13 +78,14 @@ int target_open_tmpfs(struct target *t, const char *name, bool huge, struct errm
 {
 	const char *data = huge ? "mode=0700,nr_inodes=0,huge=always" : "mode=0700,nr_inodes=0,huge=never";
 	char base[PATH_MAX];
-	int r = isolate();
+	int r = target_isolate();
 
 	t->dirfd = -1;
 	if (r < 0)
 		return errmsg_set(e, r, "no tmpfs of our own: %s", strerror(-r));
-	if (snprintf(base, sizeof(base), "%s/fluxkv-bench.XXXXXX", temp_dir()) >= (int)sizeof(base) || !mkdtemp(base))
-		return errmsg_set(e, -errno, "cannot make a mount point in %s: %s", temp_dir(), strerror(errno));
+	if (snprintf(base, sizeof(base), "%s/fluxkv-bench.XXXXXX", target_temp_dir()) >= (int)sizeof(base) ||
+	    !mkdtemp(base))
+		return errmsg_set(e, -errno, "cannot make a mount point in %s: %s", target_temp_dir(), strerror(errno));
 	if (mount("fluxkv-bench", base, "tmpfs", MS_NOSUID | MS_NODEV, data) < 0) {
 		r = errmsg_set(e, -errno, "cannot mount a tmpfs with %s: %s", data, strerror(errno));
 		goto no_mount;
@@ -124,6 +125,11 @@ void target_close(struct target *t)
 bool target_is_fluxkv(const struct target *t)
 {
 	return !strcmp(t->mount.type, "fuse.fluxkv");
+}
+
+bool target_in_memory(const struct target *t)
+{
+	return !strcmp(t->mount.type, "tmpfs") || !strcmp(t->mount.type, "ramfs");
 }
 
 bool target_keeps_cache(const struct target *t)

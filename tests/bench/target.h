@@ -31,6 +31,10 @@ struct target {
 int target_open(struct target *t, const char *name, const char *dir, struct errmsg *e);
 /* A tmpfs of our own, with huge pages or without. -EPERM: that takes the right to mount. */
 int target_open_tmpfs(struct target *t, const char *name, bool huge, struct errmsg *e);
+/* Once: the process gets a mount namespace of its own, and what it mounts is its alone. 0, or -EPERM. */
+int target_isolate(void);
+/* Where temporary files go: TMPDIR, or /tmp. */
+const char *target_temp_dir(void);
 /* Removes all that is in it. 0, or -EIO if something is left. */
 int target_empty(struct target *t);
 /* Removes all that is in it, and it. Takes one that is not open. */
@@ -39,5 +43,7 @@ void target_close(struct target *t);
 /* Whether the file system keeps a page cache beside the values that a cold read must not find. */
 bool target_keeps_cache(const struct target *t);
 bool target_is_fluxkv(const struct target *t);
+/* Whether its files are on no device at all. */
+bool target_in_memory(const struct target *t);
 
 #endif

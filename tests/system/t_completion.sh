@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The completion of fluxkv for bash, with a fluxkv in front of PATH that has some names to give. Timeout: 60 s.
+# The completion of fluxkv and fluxkv-bench for bash, with a fluxkv in front of PATH that has some names to give.
+# Timeout: 60 s.
 : "${top_srcdir:?}" "${top_builddir:?}"
 if [[ ! -x $top_builddir/fluxkv ]]; then
 	echo "1..0 # SKIP fluxkv is not built"
@@ -49,7 +50,7 @@ expect() {
 	fi
 }
 
-echo 1..28
+echo 1..38
 expect "stat|status" sta
 expect "pin|prefetch|put" p
 expect "kv/" ls k
@@ -93,4 +94,52 @@ if [[ $got == "$known" ]]; then
 	echo "ok $n - all commands"
 else
 	echo "not ok $n - all commands: $got, not $known"
+fi
+
+# The benchmark's, with the real program.
+cat > "$dir/bin/fluxkv-bench" << 'END'
+#!/bin/sh
+exec "$BENCH" "$@"
+END
+chmod 755 "$dir/bin/fluxkv-bench"
+export BENCH=$top_builddir/fluxkv-bench
+# shellcheck source=/dev/null
+. "$top_srcdir/scripts/completion/fluxkv-bench.bash"
+
+# expect_bench "WANTED..." WORD...
+expect_bench() {
+	local wanted=$1 got
+	shift
+	COMP_WORDS=(fluxkv-bench "$@")
+	COMP_CWORD=$#
+	_fluxkv_bench 2> "$dir/err"
+	got=$(printf '%s\n' "${COMPREPLY[@]}" | LC_ALL=C sort | paste -sd'|')
+	n=$((n + 1))
+	if [[ $got == "$wanted" && ! -s $dir/err ]]; then
+		echo "ok $n - fluxkv-bench $*"
+	else
+		echo "not ok $n - fluxkv-bench $*"
+		echo "# got: $got, not: $wanted; $(tr '\n' ' ' < "$dir/err")"
+		echo "# reproduce: top_srcdir=$top_srcdir top_builddir=$top_builddir $0"
+	fi
+}
+
+expect_bench "pressure|put" p
+expect_bench "--help" --h
+expect_bench "--start" pressure --st
+expect_bench "--target=" pressure --ta
+expect_bench "" read --ta
+expect_bench "files|fluxkv|memcached|redis" pressure --target =
+expect_bench "memcached" pressure --target = m
+expect_bench "local1|local2" pressure --save = l
+expect_bench "local1|local2" read l
+n=$((n + 1))
+known=$("$BENCH" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' | LC_ALL=C sort | paste -sd'|')
+COMP_WORDS=(fluxkv-bench "") COMP_CWORD=1
+_fluxkv_bench
+got=$(printf '%s\n' "${COMPREPLY[@]}" | grep -v '^-' | LC_ALL=C sort | paste -sd'|')
+if [[ -n $known && $got == "$known" ]]; then
+	echo "ok $n - all commands of fluxkv-bench"
+else
+	echo "not ok $n - all commands of fluxkv-bench: $got, not $known"
 fi

@@ -30,7 +30,7 @@ unnamed() {
 	page=$1
 	shift
 	for option in $("$@" | grep -o -- '--[a-z][a-z-]*' | sort -u); do
-		grep -q -- "Fl -${option#--}\\>" "$page" || echo "$option is not in ${page##*/}"
+		grep -q -- "\(Fl\|Fl [a-z] ,\) -${option#--}\\>" "$page" || echo "$option is not in ${page##*/}"
 	done
 }
 
@@ -42,6 +42,11 @@ done
 result "options of fluxkvd" "$(unnamed "$top_srcdir/man/fluxkvd.8" "$top_builddir/fluxkvd" --help)"
 # Recursion, parents and the like are given in the short form that the page describes.
 result "options of fluxkv" "$(unnamed "$top_srcdir/man/fluxkv.1" "$top_builddir/fluxkv" help | grep -v -e --help -e --version)"
+for command in $("$top_builddir/fluxkv-bench" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+	missing=$(unnamed "$top_srcdir/man/fluxkv-bench.1" "$top_builddir/fluxkv-bench" "$command" --help)
+	grep -q "^\\.It Cm $command\\>" "$top_srcdir/man/fluxkv-bench.1" || missing="$missing $command is not in fluxkv-bench.1"
+	result "fluxkv-bench $command" "$missing"
+done
 # Every key of the configuration.
 missing=
 for key in $(sed -n 's/^    {\("\|CONFIG_[A-Z]* "\.\)\([a-z_]*\)".*/\2/p' "$top_srcdir/store/config_keys.c"); do

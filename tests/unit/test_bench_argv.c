@@ -144,7 +144,7 @@ START_TEST(defaults_hold_for_every_command)
 		options_default(&o, c);
 		o.ssd_dir = "/x";
 		ck_assert_int_eq(options_check(&o, c, &e), 0);
-		ck_assert_uint_ge(o.runs, c == CMD_TRACE ? 1 : 5);
+		ck_assert_uint_ge(o.runs, c & (CMD_TRACE | CMD_PRESSURE) ? 1 : 5);
 	}
 }
 END_TEST
@@ -196,6 +196,7 @@ START_TEST(status_file)
 	static const char full[] = "# HELP fluxkv_persists_total blocks\n# TYPE fluxkv_persists_total counter\n" HITS
 				   "\"memory-local\"} 5\n" HITS "\"memory-remote\"} 2\n" HITS "\"ssd-local\"} 3\n" HITS
 				   "\"ssd-remote\"} 8\n" HITS "\"unknown\"} 100\nfluxkv_persists_total_x 77\n"
+				   "kvcache_segment_capacity_bytes 4096\nkv_ssd_capacity_bytes 8192\n"
 				   "fluxkv_persists_total 9\nfluxkv_persist_dropped_total 1\n";
 	struct status s, d, before = {.hits_dram = 3, .hits_ssd = 1, .persists = 9};
 	char cut[sizeof(full)];
@@ -204,6 +205,9 @@ START_TEST(status_file)
 	d = status_since(&s, &before);
 	ck_assert_uint_eq(d.hits_dram, 4);
 	ck_assert_uint_eq(d.hits_ssd, 10);
+	ck_assert_uint_eq(d.hits_unknown, 100);
+	ck_assert_uint_eq(d.dram_capacity, 4096);
+	ck_assert_uint_eq(d.ssd_capacity, 8192);
 	ck_assert_uint_eq(d.persists, 0);
 	ck_assert_uint_eq(d.dropped, 1);
 	strcpy(cut, full);

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fluxkv-bench pressure: sums that hold, lies that are caught, and nothing left behind."""
+import contextlib
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from lib import BUILD_DIR, FLUXKVD, MIB, SLOW, Skip, check, run, same, small_disk, test, wait_for
+
+BENCH = os.path.join(BUILD_DIR, "fluxkv-bench")
+MANY = ["--dataset=16MiB", "--payload=1MiB", "--warmup=0", "--window=1", "--pace=0"]
+TINY = [*MANY, "--clients=2"]
+PEERS = {"redis": "redis-server", "memcached": "memcached", "files": None}
+
+
+def command(*args):
+    return [BENCH, "pressure", f"--fluxkvd={FLUXKVD}", *map(str, args)]
+
+
+def pressure(ctx, *args, status=0, env=None):
+    """Runs it with a TMPDIR of its own, which must be empty afterwards. The SSD tier is there too."""
+    tmp = ctx.temp("tmp")
+    p = subprocess.run(command("--json", *args), capture_output=True, text=True, timeout=100 * SLOW, check=False,
+                       env={**os.environ, "TMPDIR": tmp, **(env or {})})
+    out = json.loads(p.stdout) if p.stdout else {"cells": []}
+    bad = [c for c in out["cells"] if c["errors"] or c["hits"]["unknown"]]
+    check(p.returncode == status, f"pressure {args} ends with {p.returncode}: {p.stderr}{bad}")
+    same(os.listdir(tmp), [], "left in TMPDIR")
+    for c in out["cells"]:
+        check_cell(c)
+    return out, p
+
+
+def check_cell(c):
+    """What must hold of every cell, whatever was measured."""
+    h, b = c["hits"], c["bytes_per_s"]
+    same(h["dram"] + h["ssd"] + h["unknown"], h["total"], f"hits of {c}")
+    for tier in ("total", "dram", "ssd"):
+        want = h[tier] * c["payload"] / c["seconds"]
+        check(abs(b[tier] - want) <= 1e-3 * want, f"{tier}: {b[tier]}, not {want}")
+    want = h["total"] / max(1, h["total"] + c["misses"])
+    check(abs(c["hit_rate"] - want) < 1e-4, f"hit rate {c['hit_rate']}, not {want}")
+    same((c["payload"], c["processes"] * c["threads"]), (c["size"] - 128, c["clients"]), "what was asked")
+    t = c["latency"]
+    check(0 <= t["p50"] <= t["p95"] <= t["p99"] <= t["max"] <= c["seconds"], f"latencies {t}")
+    check(not h["total"] or t["p50"] > 0, f"no time for {h['total']} hits")
+
+
+def check_good(c):
+    same((c["errors"], c["hits"]["unknown"], c["problem"]), (0, 0, ""), f"errors and unknown of {c}")
+    check(c["hits"]["total"] > 0, f"no hits in {c}")
+
+
+def keys_of(out, *names):
+    return sorted(tuple(c[n] for n in names) for c in out["cells"])
+
+
+def bench_left():
+    """Control groups of ours that nobody is in."""
+    return [g for g in glob.glob("/sys/fs/cgroup/**/fluxkv-bench.*", recursive=True)
+            if not os.path.exists(f"/proc/{g.rsplit('.', 1)[1]}")]
+
+
+@contextlib.contextmanager
+def disk(ctx):
+    """A directory on a device, if one can be made: plain files in memory have nothing to be measured."""
+    try:
+        path = small_disk(ctx, 512)
+    except Skip:
+        yield ctx.temp("ssd")
+        return
+    try:
+        yield path
+        same(os.listdir(path), ["lost+found"], "left on the disk")
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+@test(fluxkv=True)
+def matrix_on_two_mounts(ctx):
+    """With an SSD tier every read hits, and both tiers have a part; without one there are misses."""
+    mounts = []
+    for ssd in ("256MB", None):
+        d = ctx.daemon(dram="12MB", **({"ssd": ssd} if ssd else {})).start()
+        mounts.append(os.path.join(d.mnt, "ns"))
+        os.mkdir(mounts[-1])
+    out, _ = pressure(ctx, *MANY, "--clients=8", "--on-miss=both", "--pace=64MiB", f"--ssd-compare={mounts[1]}", mounts[0])
+    same(keys_of(out, "tiers", "output", "on_miss", "clients"), sorted(
+        (t, o, m, n) for t in ("dram", "dram+ssd") for o in ("holder", "bytes") for m in ("leave", "put") for n in (8,)
+    ), "cells")
+    for c in out["cells"]:
+        check_good(c)
+        same((c["target"], c["keys"], c["processes"]), ("fluxkv", 16, 2), "what was run")
+        if c["tiers"] == "dram+ssd":
+            same((c["hit_rate"], c["misses"], c["bound"]["static"]), (1, 0, 1), f"every read hits: {c}")
+            check(c["hits"]["dram"] and c["hits"]["ssd"], f"both tiers: {c['hits']}")
+        else:
+            same((c["hits"]["ssd"], c["ssd"]), (0, 0), "no SSD")
+            check(c["misses"] and 0.5 < c["bound"]["share"] < 0.8, f"not all fits: {c}")
+            same(c["puts"] > 0, c["on_miss"] == "put", f"puts: {c}")
+    for m in mounts:
+        same(os.listdir(m), [], "left on the mount")
+
+
+@test(fluxkv=True)
+def what_is_started_ends(ctx):
+    """All targets, each started for its cells; those that are not installed are named, with what to install."""
+    before = bench_left()
+    with disk(ctx) as ssd:
+        out, _ = pressure(ctx, *TINY, "--start", "--output=bytes", "--verify", f"--ssd-dir={ssd}")
+    names = {c["target"] for c in out["cells"]}
+    for c in out["cells"]:
+        check_good(c)
+        same(c["tiers"] == "dram", c["ssd"] == 0 or c["target"] == "redis", f"the limits of {c}")
+        if c["tiers"] != "dram":
+            check(c["hits"]["ssd"] or c["target"] == "memcached" or c["hit_rate"] == 1, f"{c}")
+    check("fluxkv" in names, f"targets: {names}")
+    for peer, program in PEERS.items():
+        notes = [n for n in out["notes"] if n.startswith(peer)]
+        check((peer in names) != bool(notes), f"{peer}: measured or a note, not {notes}")
+        if notes and program and not shutil.which(program):
+            check("apt-get install" in notes[0] or "built without" in notes[0], notes[0])
+    same(bench_left(), before, "control groups")
+
+
+@test()
+def peers_that_are_not_there_are_named(ctx):
+    """With nothing in PATH, what is asked for is said, and a run of nothing else is an error."""
+    _, p = pressure(ctx, *TINY, "--start", "--target=fluxkv", "--fluxkvd=/no/such", status=1)
+    check("nothing to measure" in p.stderr, p.stderr)
+    for args, text in ((["--start", ctx.temp("d")], "exclude each other"), ([], "needs DIR"),
+                       (["--start", "--clients=5"], "multiple of 4"), (["--start", "--target=reddis"], "'redis'"),
+                       (["--start", "--dataset=1MiB", "--payload=4MiB"], "not one value")):
+        p = subprocess.run(command(*args), capture_output=True, text=True, check=False)
+        same((p.returncode, text in p.stderr, p.stdout), (2, True, ""), f"{args}: {p.stderr}")
+
+
+@test()
+def a_plain_directory(ctx):
+    """Where the kernel's own counters attribute the hits, and nobody knows how much fits."""
+    where = ctx.temp("plain")
+    out, _ = pressure(ctx, *MANY, "--clients=1", "--clients=3", "--runs=2", where)
+    same(keys_of(out, "target", "output", "clients", "run"), sorted(
+        ("dir", o, n, r) for o in ("holder", "bytes") for n in (1, 3) for r in (0, 1)), "cells")
+    for c in out["cells"]:
+        check_good(c)
+        same((c["hit_rate"], c["bound"]), (1, None), f"{c}")
+    same(os.listdir(where), [], "left in the directory")
+
+
+def while_it_reads(ctx, where, act, *args):
+    """Runs act(directory of the values) as soon as all 16 values are there."""
+    tmp = ctx.temp("tmp")
+    with subprocess.Popen(command("--json", *TINY, "--window=3", "--output=bytes", *args, where),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "TMPDIR": tmp}) as p:
+        try:
+            def loaded():
+                dirs = [d for d in os.listdir(where) if d.startswith("fluxkv-bench.")]
+                return [d for d in dirs if sum(n.startswith("k") for n in os.listdir(os.path.join(where, d))) == 16]
+
+            act(os.path.join(where, wait_for(loaded, "the values are there", 20)[0]))
+            out, err = p.communicate(timeout=60 * SLOW)
+        finally:
+            p.kill()
+    same(os.listdir(tmp), [], "left in TMPDIR")
+    return p.returncode, json.loads(out)["cells"][0], err
+
+
+@test()
+def a_target_that_lies_is_caught(ctx):
+    """Bytes of another key, a changed last byte, a value cut short, an old version: each is an error, not a hit."""
+    def other_key(d):
+        shutil.copyfile(f"{d}/k00000001", f"{d}/.x")
+        os.rename(f"{d}/.x", f"{d}/k00000000")
+
+    def last_byte(d):
+        with open(f"{d}/k00000000", "rb") as f:
+            data = bytearray(f.read())
+        data[-1] ^= 1
+        with open(f"{d}/.x", "wb") as f:
+            f.write(data)
+        os.rename(f"{d}/.x", f"{d}/k00000000")
+
+    def cut(d):
+        shutil.copyfile(f"{d}/k00000000", f"{d}/.x")
+        os.truncate(f"{d}/.x", MIB // 2)
+        os.rename(f"{d}/.x", f"{d}/k00000000")
+
+    for act, text in ((other_key, "those of key 1, not 0"), (last_byte, "not those of one value"),
+                      (cut, "the length is 524288")):
+        code, cell, err = while_it_reads(ctx, ctx.dir(), act)
+        check(cell["errors"] > 0 and text in cell["problem"], f"{act.__name__}: {cell}")
+        same((code, "1 cell has errors" in err), (1, True), f"{act.__name__} ends with {err}")
+    if not ctx.plain:
+        same(cell["hits"]["unknown"], cell["hits"]["total"], "the daemon counted what was no hit: nothing is believed")
+
+
+@test()
+def a_wrong_byte_inside_is_found_with_verify(ctx):
+    """Both ends are right, and only who compares everything sees it."""
+    def middle(d):
+        with open(f"{d}/k00000000", "rb") as f:
+            data = bytearray(f.read())
+        data[MIB // 2] ^= 1
+        with open(f"{d}/.x", "wb") as f:
+            f.write(data)
+        os.rename(f"{d}/.x", f"{d}/k00000000")
+
+    code, cell, _ = while_it_reads(ctx, ctx.temp("plain"), middle, "--verify")
+    same((code, f"a wrong byte at offset {MIB // 2}" in cell["problem"]), (1, True), f"{cell}")
+    code, cell, _ = while_it_reads(ctx, ctx.temp("plain"), middle)
+    same((code, cell["errors"]), (0, 0), "without --verify")
+
+
+@test(fluxkv=True)
+def somebody_elses_reads_are_not_ours(ctx):
+    """Who else opens values on the mount in the window makes the counters wrong: nothing is attributed."""
+    d = ctx.daemon(dram="64MB").start()
+    where = os.path.join(d.mnt, "ns")
+    os.mkdir(where)
+    def read_some(values):
+        end = time.monotonic() + 2 # beyond the warm-up, well before the end
+        while time.monotonic() < end:
+            with open(f"{values}/k00000003", "rb") as f:
+                f.read(1)
+
+    code, cell, err = while_it_reads(ctx, where, read_some)
+    same((code, cell["errors"], cell["hits"]["unknown"]), (1, 0, cell["hits"]["total"]), f"{cell} {err}")
+
+
+def interrupted(ctx, sig, *args):
+    tmp, out = ctx.temp("tmp"), f"{ctx.temp('out')}/json"
+    p = subprocess.Popen(command(*TINY, "--window=30", "--output=holder", f"--save={out}", *args),
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "TMPDIR": tmp})
+    time.sleep(2)
+    p.send_signal(sig)
+    same(p.wait(30 * SLOW), -sig, f"status of {args} after {sig}")
+    same(os.listdir(tmp), [], f"left behind by {args}")
+    check(not os.path.exists(out), "no cell was finished")
+
+
+@test(fluxkv=True, timeout=120)
+def a_signal_cleans_up(ctx):
+    before = bench_left()
+    with disk(ctx) as ssd:
+        for i, target in enumerate(("fluxkv", "redis", "memcached", "files")):
+            if PEERS.get(target) and not shutil.which(PEERS[target]):
+                continue
+            interrupted(ctx, (signal.SIGINT, signal.SIGTERM)[i % 2], "--start", f"--target={target}",
+                        f"--ssd-dir={ssd}")
+    same(bench_left(), before, "control groups")
+
+
+@test(fluxkv=True)
+def a_daemon_that_dies_is_said(ctx):
+    tmp = ctx.temp("tmp")
+    p = subprocess.Popen(command(*TINY, "--window=30", "--output=bytes", "--start", "--target=fluxkv", "--tiers=dram"),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": tmp})
+    pid = wait_for(lambda: daemon_of(p.pid), "a daemon of its own")
+    time.sleep(1)
+    os.kill(pid, signal.SIGKILL)
+    _, err = p.communicate(timeout=30 * SLOW)
+    same((p.returncode, "fluxkvd has ended" in err), (1, True), f"ends with {err}")
+    same(os.listdir(tmp), [], "left in TMPDIR")
+
+
+def daemon_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        for child in f.read().split():
+            with open(f"/proc/{child}/comm") as c:
+                if c.read().strip() == "fluxkvd":
+                    return int(child)
+    return None
+
+
+@test()
+def results_are_saved(ctx):
+    """The file is that of --json, also where a table is printed."""
+    out = f"{ctx.temp('out')}/p.json"
+    p = subprocess.run(command(*TINY, "--output=bytes", f"--save={out}", ctx.temp("plain")), capture_output=True,
+                       text=True, check=False)
+    same((p.returncode, p.stderr), (0, ""), "ends with")
+    with open(out) as f:
+        saved = json.load(f)
+    same((saved["command"], saved["workload"]["theta"], len(saved["cells"])), ("pressure", 0.99, 1), "saved")
+    same(os.listdir(os.path.dirname(out)), ["p.json"], "beside it")
+    row = p.stdout.splitlines()[-1].split()
+    same((row[0], row[2:4], row[4], row[-2:]), ("dir", ["1", "MiB"], "c2", ["0", "0"]), p.stdout)
+
+
+run(globals())
