@@ -159,6 +159,16 @@ static void check_stale_mounts(struct doctor *d)
 	fclose(f);
 }
 
+/* Works, but another way works better. */
+static void check_passthrough(struct doctor *d, const json_t *p)
+{
+	if (json_is_true(json_at(p, "on")))
+		report(d, true, "the kernel reads values from memory without the daemon (passthrough)");
+	else if (p)
+		printf("%-6sreads are copied by the daemon, which is slower than passthrough: %s\n", "note",
+		       json_str(p, "why_not"));
+}
+
 static void check_status(struct doctor *d, const json_t *j)
 {
 	json_t *device;
@@ -166,6 +176,7 @@ static void check_status(struct doctor *d, const json_t *j)
 
 	report(d, true, "fluxkvd %s answers: instance %s on %s", json_str(j, "version"), json_str(j, "instance"),
 	       json_str(j, "mountpoint"));
+	check_passthrough(d, json_at(j, "fs.passthrough"));
 	json_array_foreach (json_at(j, "ssd.devices"), i, device) {
 		bool failed = json_is_true(json_at(device, "failed"));
 

@@ -332,6 +332,11 @@ static int virtual_text(void *arg, enum fs_virtual which, char **ret, size_t *re
 
 static int start_fs(struct daemon *d, struct errmsg *e)
 {
+	static const enum fs_passthrough passthrough[] = {
+	    [CONFIG_TRY_AUTO] = FS_PASSTHROUGH_AUTO,
+	    [CONFIG_TRY_ON] = FS_PASSTHROUGH_ON,
+	    [CONFIG_TRY_OFF] = FS_PASSTHROUGH_OFF,
+	};
 	struct fs_config cfg = {
 	    .node = d->node,
 	    .mountpoint = d->mountpoint,
@@ -343,6 +348,9 @@ static int start_fs(struct daemon *d, struct errmsg *e)
 	    .negative_timeout = (double)d->cfg.negative_timeout / 1000,
 	    .entry_timeout = (double)d->cfg.entry_timeout / 1000,
 	    .attr_timeout = (double)d->cfg.entry_timeout / 1000,
+	    .passthrough = passthrough[d->cfg.passthrough],
+	    .passthrough_max = d->cfg.passthrough_max,
+	    .passthrough_hold = d->cfg.dram / 2,
 	    .threads = (unsigned)d->cfg.fuse_threads,
 	    .text = virtual_text,
 	    .text_arg = d,

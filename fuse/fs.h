@@ -24,6 +24,9 @@ struct node;
 /* The files of .fluxkv/. */
 enum fs_virtual { FS_VIRTUAL_STATUS, FS_VIRTUAL_METRICS, FS_VIRTUAL_CONFIG, FS_VIRTUAL_VERSION, FS_VIRTUALS };
 
+/* Reads that the kernel serves from the memory file: where that is possible, or else no mount, or never. */
+enum fs_passthrough { FS_PASSTHROUGH_AUTO, FS_PASSTHROUGH_ON, FS_PASSTHROUGH_OFF };
+
 struct fs_config {
 	struct node *node;
 	const char *mountpoint;
@@ -35,7 +38,10 @@ struct fs_config {
 	double negative_timeout; /* seconds that "no such name" is believed */
 	double entry_timeout;	 /* of published names; changes are pushed to the kernel, so it may be long */
 	double attr_timeout;	 /* of published versions and directories */
-	unsigned threads;	 /* workers; 0: from the number of CPUs */
+	enum fs_passthrough passthrough;
+	uint64_t passthrough_max;  /* bytes of a version that an open brings into memory for that */
+	uint64_t passthrough_hold; /* bytes of all open ones, which cannot be evicted; beyond, reads are copied */
+	unsigned threads;	   /* workers; 0: from the number of CPUs */
 	/*
 	 * The content of a virtual file, made anew at each open: *ret from malloc, which the file system frees. Called
 	 * on a worker: it must not wait for the file system or for the master. 0 or a negative errno.
@@ -81,15 +87,17 @@ void fs_forget_name(struct fs *fs, uint64_t dir, const char *name, uint64_t remo
 
 struct fs_stats {
 	uint64_t lookups, opens, creates, reads, read_bytes, writes, write_bytes, flushes, renames, unlinks, readdirs;
-	uint64_t requests;	  /* of all kinds that may wait */
-	uint64_t in_flight;	  /* of those, not yet answered */
-	uint64_t parked;	  /* that had to wait for memory, a refill or the master, since the start */
-	uint64_t interrupted;	  /* answered EINTR, because their task is being killed */
-	uint64_t errors_io;	  /* answered EIO */
-	uint64_t estale;	  /* opens sent back to look the name up again */
-	uint64_t inodes, handles; /* now */
-	uint64_t invalidations;	  /* names and pages that the kernel was told to drop */
-	uint64_t max_write;	  /* bytes of the largest request agreed with the kernel */
+	uint64_t requests;	    /* of all kinds that may wait */
+	uint64_t in_flight;	    /* of those, not yet answered */
+	uint64_t parked;	    /* that had to wait for memory, a refill or the master, since the start */
+	uint64_t interrupted;	    /* answered EINTR, because their task is being killed */
+	uint64_t errors_io;	    /* answered EIO */
+	uint64_t estale;	    /* opens sent back to look the name up again */
+	uint64_t inodes, handles;   /* now */
+	uint64_t invalidations;	    /* names and pages that the kernel was told to drop */
+	uint64_t max_write;	    /* bytes of the largest request agreed with the kernel */
+	uint64_t passthrough_held;  /* bytes of the open versions that the kernel reads by itself */
+	const char *no_passthrough; /* why, or NULL: it is on; lives as long as the mount */
 };
 void fs_get_stats(struct fs *fs, struct fs_stats *ret);
 

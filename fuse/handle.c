@@ -49,8 +49,8 @@ void handle_unref(struct fs *fs, struct handle *h)
 	pthread_mutex_unlock(&fs->handles_lock);
 	count_sub(fs, handles, 1);
 	if (h->h_version) {
+		passthrough_leave(fs, h);
 		version_close(h->h_version);
-		atomic_fetch_sub(&h->h_inode->i_opens, 1);
 	}
 	if (h->h_put)
 		end_put(fs, h);

@@ -7,6 +7,7 @@
  *   keeper.c    parked requests: interrupts, and what is held for a thread and expires
  *   retry.c     opens that were sent back to look their name up again
  *   inode.c     what the kernel knows           handle.c  what is open
+ *   passthrough.c  which handles the kernel serves without us
  *   notify.c    telling the kernel to drop something
  *   task.c      /proc: is this task being killed?
  *   lookup.c attr.c dir.c readdir.c open.c read.c write.c xattr.c virtual.c   the operations
@@ -20,7 +21,8 @@
  * which waits or calls back:
  *
  *   op.op_lock > keeper.lock        handle.h_lock > inode names_lock > inode shard's lock
- *   alone: retry.lock, the lock of each of notify.c's threads, handles_lock
+ *   alone: retry.lock, the lock of each of notify.c's threads, handles_lock, passthrough.c's (across
+ *   version_pin_now() and version_share(), which do not wait)
  */
 #ifndef FUSE_IMPL_H
 #define FUSE_IMPL_H
@@ -42,6 +44,7 @@
 
 struct keeper;
 struct notify;
+struct passthrough;
 struct retries;
 struct workers;
 
@@ -59,6 +62,7 @@ struct fs {
 	struct keeper *keeper;
 	struct retries *retries;
 	struct notify *notify;
+	struct passthrough *passthrough;
 	struct workers *workers;
 
 	pthread_mutex_t handles_lock;
@@ -252,6 +256,7 @@ struct handle {
 	bool h_writable;
 	bool h_writer;		 /* of h_put: writable, or its maker */
 	bool h_direct;		 /* not through the page cache */
+	bool h_through;		 /* h_version is pinned: the kernel reads its file itself */
 	atomic_bool h_drop_suid; /* the first write clears the set-id bits */
 	char *h_text;
 	size_t h_text_len;
@@ -278,6 +283,32 @@ static inline struct handle *fi_handle(const struct fuse_file_info *fi)
 {
 	return (struct handle *)(uintptr_t)fi->fh;
 }
+
+/* ---- passthrough.c ------------------------------------------------------------------------------------------ */
+
+struct passthrough *passthrough_new(void);
+/* Takes NULL, returns NULL. */
+struct passthrough *passthrough_free(struct passthrough *p);
+/* At the kernel's INIT. */
+void passthrough_init(struct fs *fs, struct fuse_conn_info *conn);
+/* Tries it out, once INIT is answered. -EOPNOTSUPP: it is insisted on and not to be had. */
+int passthrough_start(struct fs *fs, struct errmsg *e);
+/* NULL: it is on. */
+const char *passthrough_why_not(struct fs *fs);
+uint64_t passthrough_held(struct fs *fs);
+
+enum passthrough_need {
+	PASSTHROUGH_NO,	    /* it is to be read through the page cache */
+	PASSTHROUGH_PINNED, /* it may pass through, and is pinned */
+	PASSTHROUGH_WAIT,   /* it might, if it were in memory: version_pin() */
+};
+enum passthrough_need passthrough_need(struct fs *fs, struct inode *i, struct version *v);
+/* Decides for a handle of a published version, which is counted, and fills in fi. Takes over the pin, if pinned. */
+void passthrough_enter(struct fs *fs, struct handle *h, bool pinned, struct fuse_file_info *fi);
+void passthrough_leave(struct fs *fs, struct handle *h);
+
+/* mount.c; false: the kernel has not got it */
+bool fs_set_feature(struct fuse_conn_info *conn, uint64_t flag, bool on);
 
 /* ---- notify.c ----------------------------------------------------------------------------------------------- */
 

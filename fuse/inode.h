@@ -45,7 +45,9 @@ struct inode {
 	atomic_bool i_unlinked; /* its name was removed or renamed over on this mount; relaxed */
 	atomic_uint i_cached;	/* handles open through the page cache (private versions) */
 	atomic_uint i_writers;	/* handles open for writing */
-	atomic_uint i_opens;	/* handles of a published version */
+	atomic_uint i_opens;	/* handles of a published version; passthrough.c's lock to write */
+	atomic_uint i_through;	/* those of them whose reads pass through; the same lock to write */
+	int i_backing;		/* while there are such: the kernel's id of the memory file; the same lock */
 	atomic_bool i_gone;	/* the node said that it is no more, and no lookup has found it since */
 	atomic_bool i_tmpfile;	/* made nameless, may be linked once */
 };

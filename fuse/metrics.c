@@ -43,7 +43,8 @@ static const struct metric node_metrics[] = {
     {"fluxkv_misses_total", "reason=\"owner lost\"", NULL, NODE(miss_owner_lost)},
     {"fluxkv_misses_total", "reason=\"checksum\"", NULL, NODE(miss_checksum)},
     {"fluxkv_misses_total", "reason=\"timeout\"", NULL, NODE(miss_timeout)},
-    {"fluxkv_get_bytes_total", NULL, "bytes given to readers", NODE(gets_bytes)},
+    {"fluxkv_get_bytes_total", NULL, "bytes copied to readers (not those that the kernel reads by itself)",
+     NODE(gets_bytes)},
     {"fluxkv_puts_total", NULL, "versions published", NODE(puts)},
     {"fluxkv_put_bytes_total", NULL, "bytes of published versions", NODE(put_bytes)},
     {"fluxkv_puts_revoked_total", NULL, "writes that were given up", NODE(puts_revoked)},
@@ -74,6 +75,7 @@ static const struct metric fs_metrics[] = {
     {"fluxkv_fs_io_errors_total", NULL, "requests answered with EIO", FS(errors_io)},
     {"fluxkv_fs_inodes", NULL, "inodes that the kernel knows", FS(inodes)},
     {"fluxkv_fs_handles", NULL, "open files", FS(handles)},
+    {"fluxkv_fs_passthrough_bytes", NULL, "open values that the kernel reads by itself", FS(passthrough_held)},
 };
 
 static const struct metric master_metrics[] = {

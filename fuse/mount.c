@@ -21,19 +21,19 @@
 
 /* ---- the kernel's INIT -------------------------------------------------------------------------------------- */
 
-static void set_feature(struct fuse_conn_info *conn, uint64_t flag, bool on)
+bool fs_set_feature(struct fuse_conn_info *conn, uint64_t flag, bool on)
 {
 #if HAVE_DECL_FUSE_SET_FEATURE_FLAG
 	if (on)
-		fuse_set_feature_flag(conn, flag);
-	else
-		fuse_unset_feature_flag(conn, flag);
+		return fuse_set_feature_flag(conn, flag);
+	fuse_unset_feature_flag(conn, flag);
 #else
 	if (on)
 		conn->want |= conn->capable & (unsigned)flag;
 	else
 		conn->want &= ~(unsigned)flag;
 #endif
+	return true;
 }
 
 static void fs_op_init(void *userdata, struct fuse_conn_info *conn)
@@ -41,17 +41,18 @@ static void fs_op_init(void *userdata, struct fuse_conn_info *conn)
 	struct fs *fs = userdata;
 
 	/* Copying through pipes and cached writes were slower, and writes must be with us when write(2) returns. */
-	set_feature(conn, FUSE_CAP_SPLICE_READ, false);
-	set_feature(conn, FUSE_CAP_SPLICE_WRITE, false);
-	set_feature(conn, FUSE_CAP_SPLICE_MOVE, false);
-	set_feature(conn, FUSE_CAP_WRITEBACK_CACHE, false);
+	fs_set_feature(conn, FUSE_CAP_SPLICE_READ, false);
+	fs_set_feature(conn, FUSE_CAP_SPLICE_WRITE, false);
+	fs_set_feature(conn, FUSE_CAP_SPLICE_MOVE, false);
+	fs_set_feature(conn, FUSE_CAP_WRITEBACK_CACHE, false);
 	/* A version's pages are good for ever, whatever happens to its times. */
-	set_feature(conn, FUSE_CAP_AUTO_INVAL_DATA, false);
+	fs_set_feature(conn, FUSE_CAP_AUTO_INVAL_DATA, false);
 	/* The kernel clears the set-id bits, with a setattr, where it can. */
-	set_feature(conn, FUSE_CAP_HANDLE_KILLPRIV, false);
-	set_feature(conn, FUSE_CAP_ATOMIC_O_TRUNC, true);
-	set_feature(conn, FUSE_CAP_ASYNC_READ, true);
-	set_feature(conn, FUSE_CAP_PARALLEL_DIROPS, true);
+	fs_set_feature(conn, FUSE_CAP_HANDLE_KILLPRIV, false);
+	fs_set_feature(conn, FUSE_CAP_ATOMIC_O_TRUNC, true);
+	fs_set_feature(conn, FUSE_CAP_ASYNC_READ, true);
+	fs_set_feature(conn, FUSE_CAP_PARALLEL_DIROPS, true);
+	passthrough_init(fs, conn);
 	if (conn->max_write > FS_IO_MAX || !conn->max_write)
 		conn->max_write = FS_IO_MAX;
 	conn->max_read = FS_IO_MAX;
@@ -152,6 +153,7 @@ static struct fs *fs_free(struct fs *fs)
 	retries_free(fs->retries);
 	notify_free(fs->notify);
 	inode_table_free(fs->inodes);
+	passthrough_free(fs->passthrough);
 	pthread_mutex_destroy(&fs->handles_lock);
 	sem_destroy(&fs->wake);
 	free((char *)fs->cfg.mountpoint);
@@ -173,7 +175,8 @@ static struct fs *fs_new(const struct fs_config *cfg)
 	fs->start_ns = (uint64_t)clock_real_ns();
 	fs->inodes = inode_table_new();
 	fs->retries = retries_new();
-	if (!copy_config(fs, cfg) || !fs->inodes || !fs->retries)
+	fs->passthrough = passthrough_new();
+	if (!copy_config(fs, cfg) || !fs->inodes || !fs->retries || !fs->passthrough)
 		return fs_free(fs);
 	return fs;
 }
@@ -335,6 +338,8 @@ int fs_mount(const struct fs_config *cfg, struct fs **ret, struct errmsg *e)
 		r = wait_init(fs, e);
 	}
 	if (!r)
+		r = passthrough_start(fs, e);
+	if (!r)
 		r = set_read_ahead(fs, e);
 	if (r < 0) {
 		fs_unmount(fs);
@@ -442,5 +447,7 @@ void fs_get_stats(struct fs *fs, struct fs_stats *ret)
 	GET(handles);
 	GET(invalidations);
 	ret->inodes = inode_count(fs->inodes);
+	ret->passthrough_held = passthrough_held(fs);
+	ret->no_passthrough = passthrough_why_not(fs);
 	ret->max_write = atomic_load(&fs->max_write);
 }

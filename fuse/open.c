@@ -17,6 +17,10 @@ struct open_op {
 	struct fuse_file_info fi;
 	struct handle *handle; /* to be given out */
 
+	/* a version that is being brought into memory, until then */
+	struct inode *inode;
+	struct version *version;
+
 	/* create */
 	uint32_t mode, gid;
 	unsigned tries;
@@ -28,6 +32,8 @@ static void open_op_fini(struct op *op)
 	struct open_op *o = container_of(op, struct open_op, n.op);
 
 	handle_give_up(op->op_fs, o->handle);
+	version_close(o->version);
+	inode_unref(op->op_fs->inodes, o->inode);
 	hold_give_up(&o->joined);
 }
 
@@ -99,20 +105,23 @@ static void give_out(struct open_op *o)
 
 /* ---- published versions ------------------------------------------------------------------------------------- */
 
-static struct handle *version_handle(struct fs *fs, struct inode *i, struct version *v, struct fuse_file_info *fi)
+/* Takes over v, its pin if it has one, and the reference of i. NULL: no memory. */
+static struct handle *version_handle(struct fs *fs, struct inode *i, struct version *v, bool pinned,
+				     struct fuse_file_info *fi)
 {
 	struct handle *h = handle_new(fs, HANDLE_VERSION, i);
 
 	if (!h) {
+		if (pinned)
+			version_unpin(v);
 		version_close(v);
 		return NULL;
 	}
 	h->h_version = v;
-	atomic_fetch_add(&i->i_opens, 1);
 	h->h_direct = true; /* never counted among a private version's cached ones */
 	fi->fh = (uintptr_t)h;
-	fi->keep_cache = 1; /* its bytes never change */
 	fi->noflush = 1;
+	passthrough_enter(fs, h, pinned, fi);
 	return h;
 }
 
@@ -139,10 +148,45 @@ static int get_version(struct fs *fs, struct inode *i, pid_t tid, struct version
 	return r;
 }
 
+/* Without the bytes in memory it is read through the page cache: a read then tells what the matter is. */
+static void pinned_cb(void *arg, int err)
+{
+	struct open_op *o = arg;
+	struct version *v = o->version;
+	struct inode *i = o->inode;
+
+	o->version = NULL;
+	o->inode = NULL;
+	o->handle = version_handle(o->n.op.op_fs, i, v, !err, &o->fi);
+	if (o->handle)
+		give_out(o);
+	else
+		op_err(&o->n.op, -ENOMEM);
+}
+
+/* Takes over v and the reference of i. */
+static void open_when_in_memory(fuse_req_t req, struct inode *i, struct version *v, const struct fuse_file_info *fi)
+{
+	struct open_op *o = op_new(req, sizeof(*o), "open", i->i_id);
+
+	if (!o) {
+		version_close(v);
+		inode_unref(req_fs(req)->inodes, i);
+		return;
+	}
+	o->n.op.op_fini = open_op_fini;
+	o->fi = *fi;
+	o->version = v;
+	o->inode = i;
+	version_pin(v, pinned_cb, o);
+	op_started(&o->n.op);
+}
+
 static void open_published(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 {
 	struct fs *fs = req_fs(req);
 	pid_t tid = fuse_req_ctx(req)->pid;
+	enum passthrough_need need;
 	struct version *v = NULL;
 	struct handle *h;
 	int r;
@@ -157,7 +201,12 @@ static void open_published(fuse_req_t req, struct inode *i, struct fuse_file_inf
 		return;
 	}
 	inode_touch_atime(fs->inodes, i, clock_real_ns());
-	h = version_handle(fs, i, v, fi);
+	need = passthrough_need(fs, i, v);
+	if (need == PASSTHROUGH_WAIT) {
+		open_when_in_memory(req, i, v, fi);
+		return;
+	}
+	h = version_handle(fs, i, v, need == PASSTHROUGH_PINNED, fi);
 	if (!h)
 		req_err(req, -ENOMEM);
 	else if (fuse_reply_open(req, fi))

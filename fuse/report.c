@@ -107,9 +107,11 @@ static json_t *fs_part(const struct report *r)
 	if (!fs)
 		return json_null();
 	fs_get_stats(fs, &f);
-	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "requests", I(f.requests), "in_flight", I(f.in_flight),
-			 "waited", I(f.parked), "interrupted", I(f.interrupted), "errors_io", I(f.errors_io), "inodes",
-			 I(f.inodes), "handles", I(f.handles), "max_write", I(f.max_write));
+	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:{s:b,s:s?,s:I}}", "requests", I(f.requests), "in_flight",
+			 I(f.in_flight), "waited", I(f.parked), "interrupted", I(f.interrupted), "errors_io",
+			 I(f.errors_io), "inodes", I(f.inodes), "handles", I(f.handles), "max_write", I(f.max_write),
+			 "passthrough", "on", !f.no_passthrough, "why_not", f.no_passthrough, "held",
+			 I(f.passthrough_held));
 }
 
 json_t *report_status(const struct report *r)

@@ -36,6 +36,7 @@ void signals_block(void)
 
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGIO, SIG_IGN); /* segment_is_shared() */
 }
 
 static void *signals_main(void *arg)

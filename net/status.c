@@ -132,6 +132,18 @@ static void put_work(FILE *f, const json_t *j)
 	put_numbers(f, json_at(j, "now"));
 }
 
+/* Nothing where the daemon says nothing: an older one, or one that does not serve yet. */
+static void put_reads(FILE *f, const json_t *j)
+{
+	const json_t *p = json_at(j, "fs.passthrough");
+
+	if (json_is_true(json_at(p, "on")))
+		fprintf(f, "%-20s by the kernel from memory (passthrough); %s open\n", "reads",
+			size_word(json_u64(p, "held")).s);
+	else if (p)
+		fprintf(f, "%-20s copied by the daemon; no passthrough: %s\n", "reads", json_str(p, "why_not"));
+}
+
 static void put_troubles(FILE *f, const json_t *j)
 {
 	uint64_t sums = json_u64(j, "checksum_errors"), stale = json_u64(j, "stale_routes");
@@ -152,6 +164,7 @@ char *status_text(const json_t *status)
 	put_tiers(f, status);
 	fputc('\n', f);
 	put_work(f, status);
+	put_reads(f, status);
 	put_troubles(f, status);
 	if (fclose(f)) {
 		free(text);

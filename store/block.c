@@ -134,7 +134,7 @@ static void block_free(struct node *n, struct block_shard *s, struct block *b)
 	free(b);
 }
 
-static void block_unmap(struct node *n, struct block *b)
+void block_unmap(struct node *n, struct block *b)
 {
 	if (!b->map)
 		return;
@@ -186,6 +186,7 @@ void block_drop_memory(struct node *n, struct block *b, bool freed_notice)
 	    .map_len = b->len,
 	    .drop = b->drop,
 	    .freed_notice = freed_notice,
+	    .shared = b->flags & BLOCK_SHARED,
 	};
 	b->reclaim = NULL;
 	pthread_mutex_lock(&n->policy_lock);
@@ -195,7 +196,7 @@ void block_drop_memory(struct node *n, struct block *b, bool freed_notice)
 		count_sub(n, maps, 1);
 	b->map = NULL;
 	b->alloc = 0;
-	b->flags &= ~(uint32_t)(BLOCK_MEM | BLOCK_TEMP);
+	b->flags &= ~(uint32_t)(BLOCK_MEM | BLOCK_TEMP | BLOCK_SHARED);
 	count_sub(n, mem_blocks, 1);
 	/* The drop is over only when the file is gone too. */
 	if (b->drop)

@@ -36,6 +36,7 @@ int config_init(struct config *c)
 	    .control_mode = 0600,
 	    .auto_namespace = true,
 	    .block_size = UINT64_C(64) << 20,
+	    .passthrough_max = UINT64_C(64) << 20,
 	    .negative_timeout = 100,
 	    .entry_timeout = 3600 * 1000,
 	    .ssd_direct = true,

@@ -22,6 +22,9 @@ struct config_ssd {
 
 #define CONFIG_FUSE_THREADS_MAX 256 /* that may be asked for */
 
+/* Of what may not be possible: use it where it is, insist on it, do without. */
+enum config_try { CONFIG_TRY_AUTO, CONFIG_TRY_ON, CONFIG_TRY_OFF };
+
 /* Times are in milliseconds. Strings are never NULL unless said; all are UTF-8 without control characters. */
 struct config {
 	char *instance_key;	/* default: the host's name; one path component, as cluster_name is */
@@ -43,6 +46,8 @@ struct config {
 	uint64_t negative_timeout; /* 100 ms */
 	uint64_t entry_timeout;	   /* 1 h; changes are pushed to the kernel */
 	uint64_t fuse_threads;	   /* 0: as many as CPUs and two more, 16 at most */
+	uint64_t passthrough;	   /* enum config_try; auto */
+	uint64_t passthrough_max;  /* 64 MiB; what an open brings into memory for it */
 	bool allow_other;	   /* false */
 	bool read_only;		   /* -o ro */
 	bool no_exec;		   /* -o noexec */

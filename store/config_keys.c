@@ -35,6 +35,8 @@ const struct config_key config_keys[] = {
     {"negative_timeout", NULL, CONFIG_TIME, FIELD(negative_timeout), 0, HOUR, false, false},
     {"entry_timeout", NULL, CONFIG_TIME, FIELD(entry_timeout), 0, DAY, false, false},
     {"fuse_threads", NULL, CONFIG_COUNT, FIELD(fuse_threads), 0, CONFIG_FUSE_THREADS_MAX, false, false},
+    {"passthrough", NULL, CONFIG_TRY, FIELD(passthrough), 0, 0, false, false},
+    {"passthrough_max", NULL, CONFIG_SIZE, FIELD(passthrough_max), 0, GIB, false, false},
     {"allow_other", NULL, CONFIG_BOOL, FIELD(allow_other), 0, 0, false, false},
     {"ssd_direct", NULL, CONFIG_BOOL, FIELD(ssd_direct), 0, 0, false, false},
     {"ssd_retry", NULL, CONFIG_TIME, FIELD(ssd_retry), SECOND, DAY, false, false},
@@ -92,6 +94,8 @@ const char *config_type_words(enum config_type type)
 		return "a file mode";
 	case CONFIG_LEVEL:
 		return "a log level";
+	case CONFIG_TRY:
+		return "auto, on or off";
 	}
 	return "a value";
 }
@@ -254,6 +258,21 @@ static int read_level(const char *text, uint64_t *ret, struct errmsg *e)
 	return 0;
 }
 
+static const char *const try_words[] = {[CONFIG_TRY_AUTO] = "auto", [CONFIG_TRY_ON] = "on", [CONFIG_TRY_OFF] = "off"};
+
+static int read_try(const char *text, uint64_t *ret, struct errmsg *e)
+{
+	bool on;
+
+	if (!strcasecmp(text, try_words[CONFIG_TRY_AUTO]))
+		*ret = CONFIG_TRY_AUTO;
+	else if (read_bool(text, &on, NULL) == 0)
+		*ret = on ? CONFIG_TRY_ON : CONFIG_TRY_OFF;
+	else
+		return errmsg_set(e, -EINVAL, "\"%s\" is not auto, on or off", config_shown(text));
+	return 0;
+}
+
 static int check_range(const struct config_key *key, const char *text, uint64_t v, struct errmsg *e)
 {
 	char min[32], max[32];
@@ -328,6 +347,8 @@ int config_key_set(struct config *c, const struct config_key *key, const char *t
 		return read_bool(text, field(c, key), e);
 	case CONFIG_LEVEL:
 		return read_level(text, field(c, key), e);
+	case CONFIG_TRY:
+		return read_try(text, field(c, key), e);
 	default:
 		return read_number(key, text, field(c, key), e);
 	}
@@ -382,6 +403,9 @@ void config_key_print(const struct config *c, const struct config_key *key, FILE
 		break;
 	case CONFIG_LEVEL:
 		fputs(log_level_word((enum log_level) * (const uint64_t *)p), f);
+		break;
+	case CONFIG_TRY:
+		fputs(try_words[*(const uint64_t *)p], f);
 		break;
 	case CONFIG_TIME:
 		fprintf(f, "%" PRIu64 "ms", *(const uint64_t *)p);

@@ -20,6 +20,7 @@ enum config_type {
 	CONFIG_BOOL,
 	CONFIG_MODE, /* permission bits, octal */
 	CONFIG_LEVEL,
+	CONFIG_TRY, /* enum config_try */
 };
 
 struct config_key {

@@ -39,9 +39,14 @@ struct reclaim *reclaim_new(void)
 	return r;
 }
 
-/* Unlinks, unmaps, and adds what the master must hear to the two messages. Frees the record. */
-static void reclaim_one(struct node *n, struct reclaim *r, struct msg *freed, struct msg *acks)
+/*
+ * Unlinks, unmaps, and adds what the master must hear to the two messages. Frees the record. True: a program may map
+ * the file still.
+ */
+static bool reclaim_one(struct node *n, struct reclaim *r, struct msg *freed, struct msg *acks)
 {
+	bool shared = r->shared;
+
 	if (r->alloc) {
 		if (r->map)
 			segment_unmap(r->map, r->map_len);
@@ -56,6 +61,7 @@ static void reclaim_one(struct node *n, struct reclaim *r, struct msg *freed, st
 		acks->items[acks->n_items++].put_id = r->drop->put_id;
 		free(r->drop);
 	}
+	return shared;
 }
 
 static void room_answer(void *arg, const struct msg *answer)
@@ -83,6 +89,25 @@ static void send_or_free(struct node *n, struct msg *m)
 		msg_free(m);
 }
 
+/* What the segment has, and what of it files without a name occupy because somebody maps them. */
+static void heartbeat(struct node *n)
+{
+	struct segment_usage u;
+	struct msg *m;
+
+	if (segment_usage(n->seg, &u) < 0)
+		return;
+	atomic_store(&n->count.dram_zombie, u.orphaned);
+	m = msg_new(MSG_HEARTBEAT);
+	if (!m)
+		return;
+	m->u.heartbeat.capacity = u.capacity;
+	m->u.heartbeat.zombie = u.orphaned;
+	/* Less while a device is out. */
+	node_ssd_room(n, &m->u.heartbeat.ssd_capacity, &m->u.heartbeat.ssd_used);
+	node_call(n, m, NULL, NULL);
+}
+
 #define RECLAIM_BATCH 1024
 
 /* Works on a list that reclaim_push() made. */
@@ -91,6 +116,7 @@ static void reclaim_list(struct node *n, struct reclaim *r)
 	while (r) {
 		struct msg *freed = items_msg(MSG_ALLOC_FREED, RECLAIM_BATCH);
 		struct msg *acks = items_msg(MSG_DELETE_ACK, RECLAIM_BATCH);
+		bool shared = false;
 
 		if (!freed || !acks) {
 			/* Nothing can be said for want of memory. */
@@ -102,9 +128,12 @@ static void reclaim_list(struct node *n, struct reclaim *r)
 		for (int i = 0; r && i < RECLAIM_BATCH; i++) {
 			struct reclaim *next = r->next;
 
-			reclaim_one(n, r, freed, acks);
+			shared |= reclaim_one(n, r, freed, acks);
 			r = next;
 		}
+		/* The master must not grant again what is not free, so it hears of that first. */
+		if (shared)
+			heartbeat(n);
 		send_or_free(n, freed);
 		send_or_free(n, acks);
 	}
@@ -157,6 +186,31 @@ static bool evictable(const struct block *b)
 	return !b->holders || (b->flags & BLOCK_SSD);
 }
 
+/* What programs were found to map stays so for a while. */
+#define SHARED_NS NS_PER_SEC
+
+/*
+ * A file that programs map is not free when it is unlinked, so its block is no victim: it stays a replica for others.
+ * Call with the shard locked, for what is evictable.
+ */
+static bool mapped_by_programs(struct node *n, struct block *b)
+{
+	uint64_t now;
+
+	if (!(b->flags & BLOCK_SHARED))
+		return false;
+	now = clock_ns();
+	if (b->shared_until > now)
+		return true;
+	block_unmap(n, b);
+	if (segment_is_shared(n->seg, b->alloc)) {
+		b->shared_until = now + SHARED_NS;
+		return true;
+	}
+	b->flags &= ~(uint32_t)BLOCK_SHARED;
+	return false;
+}
+
 /* A pin keeps it too: the SSD copy is held before the other is asked for. Call with the shard locked. */
 static bool pin_allows(struct node *n, struct block *b)
 {
@@ -173,7 +227,8 @@ static enum policy_verdict visit(void *arg, struct policy_node *node)
 
 	if (v->count == v->max || pthread_mutex_trylock(&s->lock))
 		return POLICY_SKIP;
-	if (evictable(b) && (!v->spare || (b->flags & BLOCK_SSD)) && pin_allows(v->n, b)) {
+	if (evictable(b) && (!v->spare || (b->flags & BLOCK_SSD)) && pin_allows(v->n, b) &&
+	    !mapped_by_programs(v->n, b)) {
 		b->flags |= BLOCK_EVICT;
 		v->b[v->count++] = b;
 		verdict = POLICY_TAKE;
@@ -353,7 +408,7 @@ static bool space_wait(struct node *n, uint64_t gen, uint64_t bytes, uint64_t de
 
 /* Sums up why nothing can go: each block once, by what keeps it longest. */
 struct blockers {
-	uint64_t open, persisting, dropped, pinned;
+	uint64_t open, mapped, persisting, dropped, pinned;
 };
 
 static void sum_block(const struct block *b, struct blockers *sum)
@@ -368,6 +423,8 @@ static void sum_block(const struct block *b, struct blockers *sum)
 		sum->pinned += bytes;
 	else if (b->holders || b->pins)
 		sum->open += bytes;
+	else if (b->flags & BLOCK_SHARED)
+		sum->mapped += bytes;
 }
 
 static void sum_blockers(struct node *n, struct blockers *ret)
@@ -388,7 +445,8 @@ static void sum_blockers(struct node *n, struct blockers *ret)
 
 void space_refused(struct node *n, uint64_t bytes)
 {
-	char want[24], cap[24], priv[24], open[24], dropped[24], persisting[24], pinned[24], kept[24], zombie[24];
+	char want[24], cap[24], priv[24], open[24], mapped[24], dropped[24], persisting[24], pinned[24], kept[24];
+	char zombie[24];
 	uint64_t now = clock_ns(), refused;
 	struct blockers b;
 	bool quiet;
@@ -404,12 +462,12 @@ void space_refused(struct node *n, uint64_t bytes)
 		return;
 	sum_blockers(n, &b);
 	log_warn(
-	    "no room for %s in %s of memory and nothing can be evicted: %s being written, %s open without an SSD copy, "
+	    "no room for %s in %s of memory and nothing can be evicted: %s being written, %s open, %s mapped, "
 	    "%s deleted but still open, %s of deleted values still mapped, %s on its way to SSD, %s pinned, %s refused "
 	    "by the master",
 	    size_format(bytes, want, sizeof(want)), size_format(n->capacity, cap, sizeof(cap)),
 	    size_format(count_get(n, dram_reserved), priv, sizeof(priv)), size_format(b.open, open, sizeof(open)),
-	    size_format(b.dropped, dropped, sizeof(dropped)),
+	    size_format(b.mapped, mapped, sizeof(mapped)), size_format(b.dropped, dropped, sizeof(dropped)),
 	    size_format(count_get(n, dram_zombie), zombie, sizeof(zombie)),
 	    size_format(b.persisting, persisting, sizeof(persisting)), size_format(b.pinned, pinned, sizeof(pinned)),
 	    size_format(refused, kept, sizeof(kept)));
@@ -464,16 +522,30 @@ static int claim(struct node *n, struct victims *v, uint64_t put_id, uint32_t in
 	return r;
 }
 
+/* The kernel tells us of a close(2) only when that has returned: who closed and then asks should not be refused. */
+#define CLOSED_NS (100 * NS_PER_MS)
+
+static int claim_soon(struct node *n, struct victims *v, uint64_t put_id, uint32_t index, bool force, uint64_t until)
+{
+	const struct timespec pause = {.tv_nsec = 2 * NS_PER_MS};
+	int r;
+
+	while ((r = claim(n, v, put_id, index, force)) == -EBUSY && clock_ns() < until)
+		nanosleep(&pause, NULL);
+	return r;
+}
+
 static int evict_dram_wait(struct node *n, const struct msg_attr *a, uint64_t blocks, bool force)
 {
 	struct victims v = {.n = n, .max = blocks};
+	uint64_t until = clock_ns() + CLOSED_NS;
 	int r = 0, busy = 0;
 
 	v.b = calloc(blocks ? blocks : 1, sizeof(*v.b));
 	if (!v.b)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < blocks; i++)
-		if (claim(n, &v, a->id, (uint32_t)i, force) == -EBUSY)
+		if (claim_soon(n, &v, a->id, (uint32_t)i, force, until) == -EBUSY)
 			busy = -EBUSY;
 	if (v.count)
 		evict_victims(n, &v, force ? MSG_ITEM_FORCE : MSG_ITEM_KEEP, &r);
@@ -536,39 +608,6 @@ int evict_version_wait(struct node *n, const struct msg_attr *a, enum node_tier 
 }
 
 /* ---- the thread --------------------------------------------------------------------------------------------- */
-
-/* A publish moves bytes from the one to the other: in this order they are counted twice at worst, never not at all. */
-static uint64_t bytes_known(struct node *n)
-{
-	uint64_t reserved = count_get(n, dram_reserved);
-
-	return reserved + count_get(n, dram_used);
-}
-
-/* What evicted values still occupy because somebody maps them: what the segment uses beyond what we know of. */
-static void heartbeat(struct node *n)
-{
-	struct segment_usage u;
-	uint64_t before = bytes_known(n), known, zombie;
-	struct msg *m;
-
-	if (segment_usage(n->seg, &u) < 0)
-		return;
-	/* What was reserved or freed meanwhile is no zombie. */
-	known = bytes_known(n);
-	if (known < before)
-		known = before;
-	zombie = u.used > known ? u.used - known : 0;
-	atomic_store(&n->count.dram_zombie, zombie);
-	m = msg_new(MSG_HEARTBEAT);
-	if (!m)
-		return;
-	m->u.heartbeat.capacity = u.capacity;
-	m->u.heartbeat.zombie = zombie;
-	/* Less while a device is out. */
-	node_ssd_room(n, &m->u.heartbeat.ssd_capacity, &m->u.heartbeat.ssd_used);
-	node_call(n, m, NULL, NULL);
-}
 
 /* Waits for work. Returns the list to reclaim; *stop when there will be no more. */
 static struct reclaim *wait_work(struct node *n, uint64_t until, bool *stop)

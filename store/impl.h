@@ -53,6 +53,7 @@ enum block_flags {
 	BLOCK_SUM = 1 << 8,	/* sum is known */
 	BLOCK_DUE = 1 << 9,	/* the master will ask for a copy on the SSD tier: not to be lost before */
 	BLOCK_LATE = 1 << 11,	/* its refill came to the deadline and the device has not answered: nobody waits */
+	BLOCK_SHARED = 1 << 12, /* programs have had the memory file itself, and may map it still */
 	BLOCK_PIN = 1 << 10,	/* its object is pinned: the last copy stays, on the SSD tier by a hold */
 };
 
@@ -71,6 +72,7 @@ struct block {
 	struct block_wait *waiters; /* for the refill */
 	struct drop *drop;	    /* whom to tell when it is gone */
 	struct reclaim *reclaim;    /* made ahead for the end of the memory copy; NULL: to be made then */
+	uint64_t shared_until;	    /* clock_ns() up to which it is not asked again whether programs map it */
 	uint32_t index;		    /* number in its version */
 	uint32_t flags;
 	uint32_t holders; /* struct version that have it */
@@ -133,6 +135,7 @@ struct reclaim {
 	uint64_t map_len;
 	struct drop *drop; /* alloc 0: the drop is over, acknowledge it */
 	bool freed_notice; /* tell the master that the allocation is free */
+	bool shared;	   /* programs may map the file still */
 };
 
 /* A version that the master dropped, until all its blocks here are gone. */
@@ -267,6 +270,8 @@ bool block_all_present(struct node *n, const struct msg_attr *a);
 void block_has_memory(struct node *n, struct block *b, uint64_t alloc);
 /* Maps the memory file if it is not. Call with the shard locked and BLOCK_MEM set. */
 int block_map(struct node *n, struct block *b);
+/* Call with the shard locked, while nobody pins it. */
+void block_unmap(struct node *n, struct block *b);
 /* Takes the memory copy away and hands it to the reclaimer. Call with the shard locked and pins 0. */
 void block_drop_memory(struct node *n, struct block *b, bool freed_notice);
 /* Forgets the SSD copy, held or not. Call with the shard locked. */
@@ -326,10 +331,10 @@ int version_prefetch_wait(struct version *v);
 /* ---- refill.c, persist.c ------------------------------------------------------------------------------------ */
 
 /*
- * Pins the block's memory copy. 1: pinned, mapped. 0: w waits, its fn will run. Negative errno: -EIO, the block has no
- * replica any more.
+ * Pins the block's memory copy, and maps it if map. 1: done. 0: w waits (and it will be mapped), its fn will run.
+ * Negative errno: -EIO, the block has no replica any more.
  */
-int block_pin(struct node *n, struct block *b, struct block_wait *w);
+int block_pin(struct node *n, struct block *b, bool map, struct block_wait *w);
 void block_unpin(struct node *n, struct block *b);
 
 void persist_items(struct node *n, const struct msg_item *items, size_t n_items);

@@ -475,6 +475,11 @@ int node_replicas(struct node *n, const struct msg_attr *a, struct node_replicas
 
 /* ---- numbers ------------------------------------------------------------------------------------------------ */
 
+int node_scratch_file(struct node *n, int *ret_fd)
+{
+	return segment_scratch(n->seg, ret_fd);
+}
+
 void node_get_stats(struct node *n, struct node_stats *ret)
 {
 	struct ssd_stats ssd = {0};

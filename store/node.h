@@ -138,6 +138,9 @@ int node_replicas(struct node *n, const struct msg_attr *a, struct node_replicas
  * may be NULL. */
 void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg);
 
+/* A file of the segment without a name and without bytes, to try out what the kernel lets one do with such a file. */
+int node_scratch_file(struct node *n, int *ret_fd);
+
 /* ---- numbers ----------------------------------------------------------------------------------------------- */
 
 struct node_stats {

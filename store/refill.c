@@ -371,13 +371,13 @@ static int refill_start(struct node *n, struct block *b)
 	return 0;
 }
 
-int block_pin(struct node *n, struct block *b, struct block_wait *w)
+int block_pin(struct node *n, struct block *b, bool map, struct block_wait *w)
 {
 	struct block_shard *s = block_lock(n, b->put_id, b->index);
 	int r = 0;
 
 	if (b->flags & BLOCK_MEM) {
-		r = block_map(n, b);
+		r = map ? block_map(n, b) : 0;
 		if (r == 0) {
 			b->pins++;
 			r = 1;

@@ -38,7 +38,7 @@ struct segment {
 	unsigned n_inherited;
 
 	_Atomic uint64_t files;	    /* relaxed: a statistic */
-	_Atomic uint64_t allocated; /* bytes, relaxed: a statistic of the fallback, where statfs says nothing of us */
+	_Atomic uint64_t allocated; /* bytes of the files that have names; grows before they do, falls after */
 };
 
 struct segment_name {
@@ -438,6 +438,16 @@ int segment_create(struct segment *s, uint64_t alloc, int *ret_fd)
 	return 0;
 }
 
+int segment_scratch(struct segment *s, int *ret_fd)
+{
+	int fd = openat(s->fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
 int segment_open_file(struct segment *s, uint64_t alloc, int *ret_fd)
 {
 	int fd = openat(s->fd, name_of(alloc).text, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -453,25 +463,36 @@ static uint64_t occupied(const struct stat *st)
 	return (uint64_t)st->st_blocks * 512;
 }
 
-/* Only the fallback counts for itself: statfs knows better in a mount of our own, and costs no stat a file. */
 static void account(struct segment *s, uint64_t before, uint64_t after)
 {
-	if (!s->mounted)
-		atomic_fetch_add_explicit(&s->allocated, after - before, memory_order_relaxed);
+	atomic_fetch_add(&s->allocated, after - before);
 }
 
 int segment_unlink(struct segment *s, uint64_t alloc)
 {
 	struct segment_name name = name_of(alloc);
-	struct stat st = {0};
+	struct stat st;
 
-	if (!s->mounted && fstatat(s->fd, name.text, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fstatat(s->fd, name.text, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	if (unlinkat(s->fd, name.text, 0) < 0)
 		return -errno;
 	atomic_fetch_sub_explicit(&s->files, 1, memory_order_relaxed);
 	account(s, occupied(&st), 0);
 	return 0;
+}
+
+bool segment_is_shared(struct segment *s, uint64_t alloc)
+{
+	bool shared = false;
+	int fd;
+
+	if (segment_open_file(s, alloc, &fd) < 0)
+		return false;
+	if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
+		shared = errno == EAGAIN;
+	close(fd); /* the lease ends with it */
+	return shared;
 }
 
 /* Allocates [from, to). A signal makes tmpfs undo what it did and start over: here again until it is through. */
@@ -487,7 +508,7 @@ static int allocate(int fd, uint64_t from, uint64_t to)
 
 int segment_reserve(struct segment *s, int fd, uint64_t len)
 {
-	uint64_t from, before;
+	uint64_t from, before, expected;
 	struct stat st;
 	int r = 0;
 
@@ -498,17 +519,22 @@ int segment_reserve(struct segment *s, int fd, uint64_t len)
 	if (len <= (uint64_t)st.st_size)
 		return 0;
 	before = occupied(&st);
+	expected = before < segment_charge(len) ? segment_charge(len) : before;
+	account(s, before, expected);
 	/* The length goes first: huge=within_size looks at it to choose the page size. */
-	if (ftruncate(fd, (off_t)len) < 0)
-		return -errno;
+	if (ftruncate(fd, (off_t)len) < 0) {
+		r = -errno;
+		account(s, expected, before);
+		return r;
+	}
 	/* Only pages that were not there: the kernel would clear those that are reserved and not yet written. */
 	from = align_up((uint64_t)st.st_size, SEGMENT_PAGE);
 	if (from < len)
 		r = allocate(fd, from, len);
 	if (r < 0 && ftruncate(fd, st.st_size) < 0)
 		r = -EIO;
-	if (r == 0 && !s->mounted && fstat(fd, &st) == 0)
-		account(s, before, occupied(&st));
+	if (fstat(fd, &st) == 0)
+		account(s, expected, occupied(&st));
 	return r;
 }
 
@@ -580,16 +606,22 @@ void segment_unmap(void *map, uint64_t len)
 
 int segment_usage(struct segment *s, struct segment_usage *ret)
 {
+	uint64_t allocated = atomic_load(&s->allocated);
 	struct segment_usage u = {
 	    .files = atomic_load_explicit(&s->files, memory_order_relaxed),
-	    .used = atomic_load_explicit(&s->allocated, memory_order_relaxed),
+	    .used = allocated,
 	    .exact = s->mounted,
 	};
-	uint64_t old = 0;
+	uint64_t old = 0, now;
 	int r = s->mounted ? tmpfs_used(s->fd, &u.used) : 0;
 
 	if (r < 0)
 		return r;
+	/* What came or went meanwhile is no orphan. */
+	now = atomic_load(&s->allocated);
+	if (now < allocated)
+		now = allocated;
+	u.orphaned = u.used > now ? u.used - now : 0;
 	for (unsigned i = 0; i < s->n_inherited; i++)
 		if (tmpfs_used(s->inherited[i], &old) == 0)
 			u.inherited += old;

@@ -66,8 +66,9 @@ struct segment_usage {
 	uint64_t capacity;  /* configured, less what a predecessor's readers still occupy */
 	uint64_t used;	    /* real pages in use, in bytes, with those of unlinked files that somebody still holds */
 	uint64_t inherited; /* what readers of a predecessor's files still occupy; already taken off capacity */
+	uint64_t orphaned;  /* of used: unlinked files that somebody still has open or mapped; 0 in the fallback */
 	uint64_t files;	    /* names in the segment */
-	bool exact;	    /* false in the fallback, where used does not know unlinked files that are still held */
+	bool exact;	    /* false in the fallback, where used does not know what is orphaned */
 };
 
 /*
@@ -80,10 +81,18 @@ struct segment *segment_close(struct segment *s);
 
 /* A new, empty file, open O_RDWR. -EEXIST when the id is in use. */
 int segment_create(struct segment *s, uint64_t alloc, int *ret_fd);
+/* One without a name, for a trial; it must stay empty. */
+int segment_scratch(struct segment *s, int *ret_fd);
 /* Opens it O_RDONLY, as published blocks are, always. -ENOENT when there is none. */
 int segment_open_file(struct segment *s, uint64_t alloc, int *ret_fd);
 /* Removes the name; open descriptors and mappings keep the pages. */
 int segment_unlink(struct segment *s, uint64_t alloc);
+/*
+ * Whether anybody has the file open or mapped, a program that reads it through the kernel's passthrough included; this
+ * process must not, and must not open it meanwhile. The kernel grants a write lease only to a file's one opener. An
+ * open by somebody else at that very moment sends SIGIO, which the program must ignore.
+ */
+bool segment_is_shared(struct segment *s, uint64_t alloc);
 
 /*
  * Makes the file at least len long with every page allocated. All or nothing: on -ENOSPC the file is as before. What

@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "store/impl.h"
 
@@ -212,7 +214,7 @@ static int read_step(struct read_op *op)
 {
 	while (op->left && op->r.n_iov < VERSION_READ_IOV) {
 		struct block *b = op->v->blocks[op->off / op->v->block_size];
-		int r = block_pin(op->v->n, b, &op->wait);
+		int r = block_pin(op->v->n, b, true, &op->wait);
 
 		if (r <= 0)
 			return r;
@@ -257,7 +259,7 @@ static bool read_inline(struct version *v, struct read_op *op)
 	while (op->left && op->r.n_iov < VERSION_READ_IOV) {
 		struct block *b = v->blocks[op->off / v->block_size];
 
-		if (block_pin(v->n, b, NULL) <= 0)
+		if (block_pin(v->n, b, true, NULL) <= 0)
 			return false;
 		take_block(op, b);
 	}
@@ -291,6 +293,79 @@ void version_read(struct version *v, uint64_t off, size_t len, version_read_fn f
 	if (r)
 		read_finish(parked, r < 0 ? r : 0);
 }
+
+/* ---- the file itself ---------------------------------------------------------------------------------------- */
+
+bool version_is_one_block(const struct version *v)
+{
+	return v->n_blocks == 1;
+}
+
+bool version_pin_now(struct version *v)
+{
+	return block_pin(v->n, v->blocks[0], false, NULL) > 0;
+}
+
+struct pin_op {
+	struct block_wait wait;
+	struct node *n;
+	void (*fn)(void *arg, int err);
+	void *arg;
+};
+
+static void pin_waited(struct block_wait *w, int err)
+{
+	struct pin_op *op = container_of(w, struct pin_op, wait);
+
+	count_sub(op->n, parked, 1);
+	op->fn(op->arg, err);
+	free(op);
+}
+
+void version_pin(struct version *v, void (*fn)(void *arg, int err), void *arg)
+{
+	struct pin_op *op = malloc(sizeof(*op));
+	int r;
+
+	if (!op) {
+		fn(arg, -ENOMEM);
+		return;
+	}
+	*op = (struct pin_op){.wait.fn = pin_waited, .n = v->n, .fn = fn, .arg = arg};
+	count_add(v->n, parked, 1);
+	r = block_pin(v->n, v->blocks[0], false, &op->wait);
+	if (r)
+		pin_waited(&op->wait, r < 0 ? r : 0);
+}
+
+void version_unpin(struct version *v)
+{
+	block_unpin(v->n, v->blocks[0]);
+}
+
+int version_share(struct version *v, int *ret_fd)
+{
+	struct block *b = v->blocks[0];
+	struct block_shard *s = block_lock(v->n, b->put_id, b->index);
+	struct stat st;
+	int fd, r;
+
+	r = segment_open_file(v->n->seg, b->alloc, &fd);
+	if (r == 0)
+		b->flags |= BLOCK_SHARED;
+	pthread_mutex_unlock(&s->lock);
+	if (r < 0)
+		return r;
+	/* A kernel that reads it knows no other end than the file's own. */
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size != v->size) {
+		close(fd);
+		return -EIO;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------ */
 
 struct read_wait {
 	pthread_mutex_t lock;

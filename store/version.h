@@ -6,6 +6,7 @@
 #ifndef STORE_VERSION_H
 #define STORE_VERSION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -37,5 +38,22 @@ struct version_read {
 typedef void (*version_read_fn)(void *arg, int err, struct version_read *r);
 void version_read(struct version *v, uint64_t off, size_t len, version_read_fn fn, void *arg);
 void version_read_done(struct version_read *r);
+
+/*
+ * The memory file itself, for a kernel that reads it without us. A pin keeps a version of one block in memory: it is
+ * not evicted, whatever else has a copy of it, so that it must not be given out without measure.
+ */
+bool version_is_one_block(const struct version *v);
+/* True: pinned. False: the block is not in memory. */
+bool version_pin_now(struct version *v);
+/* Brings it into memory first; err as for version_read(), 0: pinned. The caller holds the version until fn has run. */
+void version_pin(struct version *v, void (*fn)(void *arg, int err), void *arg);
+void version_unpin(struct version *v);
+/*
+ * Opens the memory file of a pinned version, read-only; it is as long as the version. From now on programs may map it
+ * without our knowledge, also when the pin has gone: then it is not chosen for eviction, and what it occupies when its
+ * version is deleted counts as zombie bytes until they let it go.
+ */
+int version_share(struct version *v, int *ret_fd);
 
 #endif

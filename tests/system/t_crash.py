@@ -151,7 +151,7 @@ def kill_and_start(d, group):
         same(len(mounts(d.mnt)), 1, f"mounts on {d.mnt} after start {i + 1}")
         same(len(mounts(d.segment())), 1, f"mounts on {d.segment()} after start {i + 1}")
         if group:
-            wait_for(lambda: group.shared() - empty < 16 * MIB, f"the memory is free after kill {i}", 5)
+            wait_for(lambda: group.shared() - empty < 16 * MIB, f"the memory is free after kill {i}", 20)
         exercise(d)
         v = version(f"{d.mnt}/ns/check")
         check(v > last, f"the version after start {i + 1} is {v}, before it was {last}")

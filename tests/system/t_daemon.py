@@ -238,6 +238,7 @@ def what_runs_may_finish(ctx):
     fd = os.open(f"{d.mnt}/ns/w", os.O_WRONLY | os.O_CREAT)
     reader = os.open(f"{d.mnt}/ns/f", os.O_RDONLY)
     os.write(fd, bytes(MIB))
+    through = d.passthrough()
     started = time.monotonic()
     d.process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
@@ -254,7 +255,9 @@ def what_runs_may_finish(ctx):
     same(d.wait(), 0, "exit status")
     check(time.monotonic() - started < 5 * SLOW, "nobody writes any more: it ends at once")
     os.close(reader)
-    check(not left_behind(d.dir), left_behind(d.dir))
+    # What a reader held beyond the end is counted by the next start, which takes that mount away.
+    left = [fault for fault in left_behind(d.dir) if not (through and "/old-0 tmpfs " in fault)]
+    check(not left, left)
     # One that never finishes.
     d.process = None
     d.start()

@@ -99,6 +99,8 @@ START_TEST(test_every_key)
 			    "negative_timeout: 0.25\n"
 			    "entry_timeout: 1m\n"
 			    "fuse_threads: 4\n"
+			    "passthrough: on\n"
+			    "passthrough_max: 16MiB\n"
 			    "allow_other: true\n"
 			    "ssd_direct: false\n"
 			    "ssd_retry: 5s\n"
@@ -126,6 +128,8 @@ START_TEST(test_every_key)
 	ck_assert_uint_eq(c.negative_timeout, 250);
 	ck_assert_uint_eq(c.entry_timeout, 60000);
 	ck_assert_uint_eq(c.fuse_threads, 4);
+	ck_assert_uint_eq(c.passthrough, CONFIG_TRY_ON);
+	ck_assert_uint_eq(c.passthrough_max, 16 << 20);
 	ck_assert_uint_eq(c.ssd_retry, 5000);
 	ck_assert_uint_eq(c.ssd_io_depth, 32);
 	ck_assert_uint_eq(c.ssd_shards, 2);
@@ -211,6 +215,8 @@ static const struct {
     {"log_level: loud\n", "fluxkv.yaml:1: log_level: \"loud\" is not a log level; write error, warn, info or debug"},
     {"allow_other: maybe\n", "fluxkv.yaml:1: allow_other: \"maybe\" is neither true nor false"},
     {"fuse_threads: 257\n", "fluxkv.yaml:1: fuse_threads: \"257\" is not between 0 and 256"},
+    {"passthrough: maybe\n", "fluxkv.yaml:1: passthrough: \"maybe\" is not auto, on or off"},
+    {"passthrough: [on]\n", "fluxkv.yaml:1: passthrough: expected auto, on or off, found a list"},
     {"fuse_threads: 1.5\n", "fluxkv.yaml:1: fuse_threads: \"1.5\" is not a whole number"},
     {"fuse_threads: 18446744073709551617\n",
      "fluxkv.yaml:1: fuse_threads: \"18446744073709551617\" is not a whole number"},

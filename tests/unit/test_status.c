@@ -19,6 +19,7 @@ static const char full[] =
     " \"refills\": {\"done\": 2, \"bytes\": 1024, \"failed\": 0},"
     " \"persists\": {\"done\": 3, \"bytes\": 3072, \"backlog_bytes\": 512, \"dropped\": 1, \"failed\": 0},"
     " \"evictions\": {\"dram\": 9, \"ssd\": 1}, \"now\": {\"private_versions\": 1, \"parked\": 2},"
+    " \"fs\": {\"passthrough\": {\"on\": true, \"why_not\": null, \"held\": 4096}},"
     " \"checksum_errors\": 1, \"stale_routes\": 0}";
 
 static const char expected[] = "FluxKV 1.2: instance n1 of cluster c (standalone), pid 7, up 1 d 2 h\n"
@@ -38,6 +39,7 @@ static const char expected[] = "FluxKV 1.2: instance n1 of cluster c (standalone
 			       "persists          3: 3 KiB written to the SSD, 512 B to go; dropped 1, failed 0\n"
 			       "evicted          10: dram 9, ssd 1\n"
 			       "now                  private versions 1, parked 2\n"
+			       "reads                by the kernel from memory (passthrough); 4 KiB open\n"
 			       "troubles checksum errors 1, stale routes 0\n";
 
 START_TEST(prints_all)
@@ -69,6 +71,17 @@ START_TEST(says_how_long)
 	check_uptime(59.9, "up 59 s\n");
 	check_uptime(61, "up 1 min 1 s\n");
 	check_uptime(7384, "up 2 h 3 min\n");
+}
+END_TEST
+
+START_TEST(says_why_reads_are_copied)
+{
+	json_t *j = json_pack("{s:{s:{s:b,s:s}}}", "fs", "passthrough", "on", 0, "why_not", "switched off");
+	char *text = status_text(j);
+
+	ck_assert_ptr_nonnull(strstr(text, "copied by the daemon; no passthrough: switched off\n"));
+	free(text);
+	json_decref(j);
 }
 END_TEST
 
@@ -113,6 +126,7 @@ int main(void)
 
 	tcase_add_test(t, prints_all);
 	tcase_add_test(t, says_how_long);
+	tcase_add_test(t, says_why_reads_are_copied);
 	tcase_add_test(t, takes_what_is_there);
 	tcase_add_test(t, finds_the_way);
 	suite_add_tcase(s, t);
