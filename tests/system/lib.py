@@ -20,6 +20,7 @@ import faulthandler
 import functools
 import hashlib
 import json
+import mmap
 import os
 import re
 import resource
@@ -88,6 +89,34 @@ def syscall_result(ret, *what):
         e = ctypes.get_errno()
         raise OSError(e, os.strerror(e), *what)
     return ret
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def raw_mmap(fd, length, prot):
+    """mmap(2) itself: Python's looks at the size of the file first, and keeps the descriptor."""
+    at = _libc.mmap(None, length, prot, mmap.MAP_SHARED, fd, 0)
+    if at == ctypes.c_void_p(-1).value:
+        syscall_result(-1)
+    return at
+
+
+class Mapping:
+    """A file mapped to be read, without a descriptor of it."""
+
+    def __init__(self, fd, length):
+        self.length = length
+        self.at = raw_mmap(fd, length, mmap.PROT_READ)
+
+    def bytes(self):
+        return ctypes.string_at(self.at, self.length)
+
+    def close(self):
+        syscall_result(_libc.munmap(self.at, self.length))
 
 
 def wait_for(condition, text, timeout=10.0, step=0.02):
@@ -406,7 +435,8 @@ class Daemon:
         elif self.process and self.process.returncode not in (0, -signal.SIGKILL):
             faults.append(f"fluxkvd has ended with {self.process.returncode}: {self.last_lines()}")
         self.process = None
-        for path in (self.mnt, os.path.join(self.run_dir, self.instance, "segment")):
+        places = os.path.join(self.run_dir, self.instance)
+        for path in (self.mnt, f"{places}/segment", *(f"{places}/old-{i}" for i in range(4))):
             while subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL, check=False).returncode == 0:
                 pass
         return faults + self.log_faults()
@@ -456,6 +486,11 @@ class Daemon:
 
     def passthrough(self):
         return self.status()["fs"]["passthrough"]["on"]
+
+    def cpu_seconds(self):
+        """User and system time of all its threads."""
+        with open(f"/proc/{self.pid}/stat") as f:
+            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def fds(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))

@@ -14,21 +14,11 @@ import sys
 import threading
 import time
 
-from lib import (MIB, Skip, big_stamped, check, check_bytes, fails, read_file, run, same, stamped,
+from lib import (MIB, Skip, big_stamped, check, check_bytes, fails, raw_mmap, read_file, run, same, stamped,
                  syscall_result, test, wait_for, write_file)
 
 libc = ctypes.CDLL(None, use_errno=True)
 NOBODY = 65534
-
-
-def raw_mmap(fd, length, prot):
-    """mmap(2) itself: Python's looks at the size of the file first."""
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-    at = libc.mmap(None, length, prot, mmap.MAP_SHARED, fd, 0)
-    if at == ctypes.c_void_p(-1).value:
-        syscall_result(-1)
-    return at
 
 
 def value(ctx, name="v", size=3 * MIB + 123):
