@@ -13,7 +13,7 @@ set -eu
 build="autoconf automake gcc make pkg-config libc6-dev libfuse3-dev liburing-dev libsqlite3-dev libyaml-dev
 	libjansson-dev libxxhash-dev libsystemd-dev check fuse3 mount python3"
 tests="python3-numpy procps rsync fio e2fsprogs util-linux strace mandoc systemd"
-ci="clang libclang-rt-dev libhiredis-dev libmemcached-dev memcached redis-server"
+ci="clang libclang-rt-dev libcairo2-dev libhiredis-dev libmemcached-dev memcached redis-server"
 libfuse="gcc libc6-dev meson ninja-build dpkg-dev debian-archive-keyring"
 fedora="autoconf automake gcc make pkgconf-pkg-config fuse3-devel liburing-devel sqlite-devel libyaml-devel
 	jansson-devel xxhash-devel systemd-devel check-devel fuse3 python3"

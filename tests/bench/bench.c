@@ -30,6 +30,7 @@ static const struct command commands[] = {
     {"trace", CMD_TRACE, "FILE DIR", "replay a trace of KV-cache requests", cmd_trace, false},
     {"pressure", CMD_PRESSURE, "[DIR]", "more values than DRAM holds, read by popularity, against other stores",
      cmd_pressure, true},
+    {"report", CMD_REPORT, "FILE...", "tables and pictures of what --json or --save wrote", cmd_report, true},
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -202,6 +203,10 @@ static int take_words(struct bench *b, const struct command *c, const char **wor
 {
 	unsigned want = c->bit == CMD_TRACE ? 2 : 1;
 
+	b->files = words;
+	b->n_files = n;
+	if (c->bit == CMD_REPORT && n)
+		return 0;
 	if (c->bit == CMD_PRESSURE && b->o->pressure.start) {
 		if (n)
 			return errmsg_set(e, -EINVAL, "pressure: --start and DIR exclude each other");
@@ -234,17 +239,18 @@ static int parse_and_run(const struct command *c, int argc, char **argv)
 		r = take_words(&b, c, words, n, &e);
 	if (r == 0 && !o.help)
 		r = options_check(&o, c->bit, &e);
-	free(words);
 	if (r < 0) {
 		complain(e.text);
-		return 2;
-	}
-	if (o.help) {
+		r = 2;
+	} else if (o.help) {
 		print_help(c);
-		return EXIT_SUCCESS;
+		r = EXIT_SUCCESS;
+	} else {
+		stop_setup();
+		r = run_command(&b, c);
 	}
-	stop_setup();
-	return run_command(&b, c);
+	free(words);
+	return r;
 }
 
 int main(int argc, char **argv)

@@ -14,7 +14,8 @@ int cmd_put(struct bench *b);
 int cmd_open(struct bench *b);
 int cmd_refill(struct bench *b);
 int cmd_trace(struct bench *b);
-/* Has no targets and buffers of its own made for it, and prints by itself. */
+/* These have no targets and buffers made for them, and print by themselves. */
 int cmd_pressure(struct bench *b);
+int cmd_report(struct bench *b);
 
 #endif

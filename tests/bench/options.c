@@ -89,10 +89,11 @@ const struct argv_option options_table[] = {
     {"threads", 'j', ARGV_UINT, FIELD(threads), 1, CREW_MAX, NULL, CMD_TIMED, "N", "threads [1; refill: 4]"},
     {"verify", 'v', ARGV_FLAG, FIELD(verify), 0, 0, NULL, VALUES | CMD_PRESSURE, NULL,
      "compare every byte, not only some of each piece"},
-    {"runs", 'r', ARGV_UINT, FIELD(runs), 1, 1000, NULL, CMD_ALL, "N", "runs that count [5; trace, pressure: 1]"},
+    {"runs", 'r', ARGV_UINT, FIELD(runs), 1, 1000, NULL, CMD_MEASURE, "N", "runs that count [5; trace, pressure: 1]"},
     {"warmup", 0, ARGV_UINT, FIELD(warmup), 0, 100, NULL, CMD_TIMED & ~CMD_TRACE, "N", "runs before, which do not [1]"},
-    {"seed", 0, ARGV_UINT, FIELD(seed), 0, UINT32_MAX, NULL, CMD_ALL, "N", "what the values consist of [1]"},
-    {"json", 0, ARGV_FLAG, FIELD(json), 0, 0, NULL, CMD_ALL, NULL, "print JSON instead of the table"},
+    {"seed", 0, ARGV_UINT, FIELD(seed), 0, UINT32_MAX, NULL, CMD_MEASURE, "N", "what the values consist of [1]"},
+    {"json", 0, ARGV_FLAG, FIELD(json), 0, 0, NULL, CMD_MEASURE, NULL, "print JSON instead of the table"},
+    {"out-dir", 0, ARGV_STRING, FIELD(out_dir), 0, 0, NULL, CMD_REPORT, "DIR", "where the pictures go [.]"},
     {"help", 'h', ARGV_FLAG, FIELD(help), 0, 0, NULL, CMD_ALL, NULL, "show this"},
 };
 const size_t options_count = sizeof(options_table) / sizeof(options_table[0]);
@@ -117,6 +118,7 @@ void options_default(struct bench_options *o, unsigned command)
 			: command == CMD_OPEN ? BASELINE_TMPFS
 					      : BASELINE_BOTH,
 	    .fluxkv = "fluxkv",
+	    .out_dir = ".",
 	    .pressure = {.payloads = {.v = {MIB, 4 * MIB, 8 * MIB, 16 * MIB}, .n = 4},
 			 .clients = {.v = {2, 4, 8, 16}, .n = 4},
 			 .dataset = 5 * GIB / 2,

@@ -16,9 +16,11 @@ enum {
 	CMD_REFILL = 16,
 	CMD_TRACE = 32,
 	CMD_PRESSURE = 64,
+	CMD_REPORT = 128,
 	CMD_TIMED =
 	    CMD_READ | CMD_MMAP | CMD_PUT | CMD_OPEN | CMD_REFILL | CMD_TRACE, /* one set, in runs and threads */
-	CMD_ALL = CMD_TIMED | CMD_PRESSURE,
+	CMD_MEASURE = CMD_TIMED | CMD_PRESSURE,
+	CMD_ALL = CMD_MEASURE | CMD_REPORT,
 };
 
 enum baseline {
@@ -80,6 +82,7 @@ struct bench_options {
 	unsigned baseline, by, store, touch;
 	bool json, verify, help;
 	struct pressure_options pressure;
+	const char *out_dir; /* of report */
 	const char *against, *ssd_compare, *ssd_dir, *fluxkv, *evict_cmd, *socket;
 };
 

@@ -155,7 +155,7 @@ static int compare(const struct series *s, const struct series *with, struct sum
 	return r;
 }
 
-static const char *format_value(enum report_unit unit, double v, char *buf, size_t len)
+const char *report_value(enum report_unit unit, double v, char *buf, size_t len)
 {
 	static const char *const times[] = {"s", "ms", "us", "ns"};
 	unsigned i = 0;
@@ -179,6 +179,14 @@ static const char *format_value(enum report_unit unit, double v, char *buf, size
 	return buf;
 }
 
+int report_unit_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof(unit_names) / sizeof(unit_names[0]); i++)
+		if (!strcmp(unit_names[i], name))
+			return (int)i;
+	return -EINVAL;
+}
+
 static void print_series(const struct report *r, const struct series *s, FILE *f)
 {
 	const struct series *tested = find_series(r, &s->key, NULL);
@@ -193,8 +201,8 @@ static void print_series(const struct report *r, const struct series *s, FILE *f
 		snprintf(ratio, sizeof(ratio), "%.63s is %.2f (%.2f-%.2f) of it", tested->target, q.median, q.min,
 			 q.max);
 	fprintf(f, "%-14s %-5s %8s  %-12s %11s %11s %11s  %s\n", s->key.op, s->key.state, size, s->target,
-		format_value(s->key.unit, v.median, median, sizeof(median)),
-		format_value(s->key.unit, v.min, min, sizeof(min)), format_value(s->key.unit, v.max, max, sizeof(max)),
+		report_value(s->key.unit, v.median, median, sizeof(median)),
+		report_value(s->key.unit, v.min, min, sizeof(min)), report_value(s->key.unit, v.max, max, sizeof(max)),
 		ratio);
 }
 

@@ -8,6 +8,7 @@
 #define TESTS_BENCH_REPORT_H
 
 #include <jansson.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -24,6 +25,11 @@ struct report_key {
 	uint64_t size;	   /* bytes of a value; 0: does not apply */
 	enum report_unit unit;
 };
+
+/* Writes the value as people read it ("1.53 GB/s") into buf and returns buf. 32 bytes are always enough. */
+const char *report_value(enum report_unit unit, double v, char *buf, size_t len);
+/* The unit with that name in the JSON, or -EINVAL. */
+int report_unit_of(const char *name);
 
 struct report;
 

@@ -19,6 +19,8 @@ struct bench {
 	const struct bench_options *o;
 	const char *dir;	/* the directory under test */
 	const char *trace_file; /* of trace */
+	const char **files;	/* of report */
+	unsigned n_files;
 	struct report *report;
 	struct fault fault;
 	struct target targets[BENCH_TARGETS]; /* [0] is under test */

@@ -50,7 +50,7 @@ expect() {
 	fi
 }
 
-echo 1..38
+echo 1..39
 expect "stat|status" sta
 expect "pin|prefetch|put" p
 expect "kv/" ls k
@@ -125,6 +125,7 @@ expect_bench() {
 }
 
 expect_bench "pressure|put" p
+expect_bench "read|refill|report" re
 expect_bench "--help" --h
 expect_bench "--start" pressure --st
 expect_bench "--target=" pressure --ta

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fluxkv-bench pressure: sums that hold, lies that are caught, and nothing left behind."""
+"""fluxkv-bench pressure and report: sums that hold, lies that are caught, and nothing left behind."""
 import contextlib
 import glob
 import json
@@ -291,6 +291,43 @@ def results_are_saved(ctx):
     same(os.listdir(os.path.dirname(out)), ["p.json"], "beside it")
     row = p.stdout.splitlines()[-1].split()
     same((row[0], row[2:4], row[4], row[-2:]), ("dir", ["1", "MiB"], "c2", ["0", "0"]), p.stdout)
+
+
+def report(*args, status=0):
+    p = subprocess.run([BENCH, "report", *args], capture_output=True, text=True, check=False)
+    same(p.returncode, status, f"report {args} ends with {p.stderr}")
+    return p
+
+
+@test()
+def what_was_measured_is_reported(ctx):
+    """Tables of two commands, and the pictures of the one that has some."""
+    files, out = ctx.temp("files"), ctx.temp("out")
+    results, _ = pressure(ctx, *TINY, "--on-miss=both", ctx.temp("plain"), f"--save={files}/p.json")
+    with open(f"{files}/r.json", "w") as f:
+        subprocess.run([BENCH, "read", "--json", "--runs=2", "--warmup=0", "--total=1MiB", "--size=64KiB",
+                        "--baseline=none", ctx.temp("plain")], stdout=f, check=True)
+    p = report(f"--out-dir={out}", f"{files}/p.json", f"{files}/r.json")
+    for c in results["cells"]:
+        row = f"| 1 MiB | c2 | {c['output']} | {c['on_miss']} | dir | as-is | {c['bytes_per_s']['total'] / 2**30:.3f} |"
+        check(p.stdout.count(row) == 1, f"no row {row} in {p.stdout}")
+    for state in ("cold", "warm"):
+        same(p.stdout.count(f"| read | {state} | 64 KiB | dir |"), 1, f"rows of read in {p.stdout}")
+    wanted = [f"pressure-{m}.{kind}" for m in ("leave", "put") for kind in ("png", "svg")]
+    if "without cairo" in p.stderr:
+        wanted = []
+    same((sorted(os.listdir(out)), "](pressure-put.svg)" in p.stdout), (sorted(wanted), bool(wanted)), "pictures")
+
+
+@test()
+def what_is_no_result_is_refused(ctx):
+    path = f"{ctx.temp('files')}/x.json"
+    for text, why in (("{", "line 1"), ("{}", "not written by fluxkv-bench"), ("[]", "not written by fluxkv-bench")):
+        with open(path, "w") as f:
+            f.write(text)
+        check(why in report(path, status=1).stderr, f"{text}: {why}")
+    check("No such file" in report("/no/such", status=1).stderr, "a file that is not there")
+    check("less than FILE..." in report(status=2).stderr, "no file")
 
 
 run(globals())

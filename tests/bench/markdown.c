@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/bench/markdown.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/size.h"
+#include "tests/bench/report.h"
+
+#define GIB 1073741824.0
+
+/* Text from a file in a table: what would end the cell or the row is escaped. */
+static void put_text(FILE *f, const char *text)
+{
+	for (; *text; text++) {
+		if (strchr("|\\`*_<[", *text))
+			fputc('\\', f);
+		fputc(*text == '\n' ? ' ' : *text, f);
+	}
+}
+
+static const char *size_text(json_int_t size, char buf[static 24])
+{
+	return size > 0 ? size_format((uint64_t)size, buf, 24) : "";
+}
+
+/* ---- pressure */
+
+struct row {
+	const char *target, *tiers, *output, *on_miss, *problem;
+	json_int_t size, clients, unknown, errors;
+	double total, dram, ssd, hit_rate, newest, best, p50, p95, p99;
+};
+
+static int read_row(json_t *cell, struct row *ret)
+{
+	struct row r = {.newest = -1, .best = -1};
+
+	if (json_unpack(cell,
+			"{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:{s:I}, s:I, s:{s:F, s:F, s:F}, s:F, s:{s:F, s:F, s:F}}",
+			"target", &r.target, "tiers", &r.tiers, "output", &r.output, "on_miss", &r.on_miss, "problem",
+			&r.problem, "size", &r.size, "clients", &r.clients, "hits", "unknown", &r.unknown, "errors",
+			&r.errors, "bytes_per_s", "total", &r.total, "dram", &r.dram, "ssd", &r.ssd, "hit_rate",
+			&r.hit_rate, "latency", "p50", &r.p50, "p95", &r.p95, "p99", &r.p99) < 0)
+		return -EBADMSG;
+	/* Null where nobody knows how much fits. */
+	json_unpack(cell, "{s:{s:F, s:F}}", "bound", "newest", &r.newest, "static", &r.best);
+	*ret = r;
+	return 0;
+}
+
+static void put_percent(FILE *f, double v)
+{
+	if (v < 0)
+		fputs(" – |", f);
+	else
+		fprintf(f, " %.1f %% |", 100 * v);
+}
+
+static void put_row(FILE *f, const struct row *r)
+{
+	const double latencies[] = {r->p50, r->p95, r->p99};
+	char buf[32];
+
+	fprintf(f, "| %s | c%" JSON_INTEGER_FORMAT " | ", size_text(r->size, buf), r->clients);
+	put_text(f, r->output);
+	fputs(" | ", f);
+	put_text(f, r->on_miss);
+	fputs(" | ", f);
+	put_text(f, r->target);
+	fputs(" | ", f);
+	put_text(f, r->tiers);
+	fprintf(f, " | %.3f | %.3f | %.3f |", r->total / GIB, r->dram / GIB, r->ssd / GIB);
+	put_percent(f, r->hit_rate);
+	put_percent(f, r->newest);
+	put_percent(f, r->best);
+	for (unsigned i = 0; i < 3; i++)
+		fprintf(f, " %s |", report_value(REPORT_SECONDS, latencies[i], buf, sizeof(buf)));
+	fprintf(f, " %" JSON_INTEGER_FORMAT " | %" JSON_INTEGER_FORMAT " |\n", r->errors, r->unknown);
+}
+
+static int put_cells(json_t *cells, FILE *f, struct errmsg *e)
+{
+	struct row r;
+	json_t *cell;
+	size_t i;
+
+	fputs("| value | clients | output | miss | target | tiers | hits, GiB/s | from DRAM | from SSD | hit rate | "
+	      "newest | static | p50 | p95 | p99 | errors | unknown |\n"
+	      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+	      f);
+	json_array_foreach (cells, i, cell) {
+		if (read_row(cell, &r) < 0)
+			return errmsg_set(e, -EBADMSG, "cell %zu is not as fluxkv-bench writes it", i);
+		put_row(f, &r);
+	}
+	return 0;
+}
+
+/* ---- the other commands */
+
+struct line {
+	const char *op, *state, *target, *unit;
+	json_int_t size;
+	double median, min, max;
+};
+
+static int read_line(json_t *j, struct line *ret)
+{
+	struct line l;
+
+	if (json_unpack(j, "{s:s, s:s, s:I, s:s, s:s, s:F, s:F, s:F}", "op", &l.op, "state", &l.state, "size", &l.size,
+			"target", &l.target, "unit", &l.unit, "median", &l.median, "min", &l.min, "max", &l.max) < 0 ||
+	    report_unit_of(l.unit) < 0)
+		return -EBADMSG;
+	*ret = l;
+	return 0;
+}
+
+/* The ratio of what is tested to this line, if it was compared. */
+static void put_ratio(json_t *ratios, const struct line *l, FILE *f)
+{
+	const char *against;
+	struct line q;
+	json_t *j;
+	size_t i;
+
+	json_array_foreach (ratios, i, j) {
+		if (read_line(j, &q) < 0 || json_unpack(j, "{s:s}", "against", &against) < 0)
+			continue;
+		if (strcmp(q.op, l->op) || strcmp(q.state, l->state) || q.size != l->size || strcmp(q.unit, l->unit) ||
+		    strcmp(against, l->target))
+			continue;
+		fputs(" ", f);
+		put_text(f, q.target);
+		fprintf(f, " is %.2f (%.2f – %.2f) of it |\n", q.median, q.min, q.max);
+		return;
+	}
+	fputs(" |\n", f);
+}
+
+static int put_results(json_t *file, FILE *f, struct errmsg *e)
+{
+	char size[24], median[32], min[32], max[32];
+	enum report_unit unit;
+	struct line l;
+	json_t *j;
+	size_t i;
+
+	fputs("| operation | state | value | on | median | least | greatest | ratio "
+	      "|\n|---|---|---|---|---|---|---|---|\n",
+	      f);
+	json_array_foreach (json_object_get(file, "results"), i, j) {
+		if (read_line(j, &l) < 0)
+			return errmsg_set(e, -EBADMSG, "result %zu is not as fluxkv-bench writes it", i);
+		unit = (enum report_unit)report_unit_of(l.unit);
+		fputs("| ", f);
+		put_text(f, l.op);
+		fputs(" | ", f);
+		put_text(f, l.state);
+		fprintf(f, " | %s | ", size_text(l.size, size));
+		put_text(f, l.target);
+		fprintf(f, " | %s | %s | %s |", report_value(unit, l.median, median, sizeof(median)),
+			report_value(unit, l.min, min, sizeof(min)), report_value(unit, l.max, max, sizeof(max)));
+		put_ratio(json_object_get(file, "ratios"), &l, f);
+	}
+	return 0;
+}
+
+/* ---- any of them */
+
+static int put_head(json_t *file, FILE *f, struct errmsg *e)
+{
+	const char *program, *command, *kernel, *version;
+	char day[32] = "";
+	json_int_t when;
+	int schema, cpus;
+	struct tm tm;
+	time_t t;
+
+	if (json_unpack(file, "{s:s, s:i, s:s, s:s, s:I, s:{s:s, s:i}}", "program", &program, "schema", &schema,
+			"command", &command, "version", &version, "time", &when, "machine", "kernel", &kernel, "cpus",
+			&cpus) < 0 ||
+	    strcmp(program, "fluxkv-bench"))
+		return errmsg_set(e, -EBADMSG, "not written by fluxkv-bench");
+	if (schema != 1)
+		return errmsg_set(e, -EBADMSG, "of schema %d, which this fluxkv-bench does not know", schema);
+	t = (time_t)when;
+	if (gmtime_r(&t, &tm))
+		strftime(day, sizeof(day), "%Y-%m-%d %H:%M", &tm);
+	fputs("## ", f);
+	put_text(f, command);
+	fputs("\n\nfluxkv-bench ", f);
+	put_text(f, version);
+	fputs(", Linux ", f);
+	put_text(f, kernel);
+	fprintf(f, ", %d CPUs, %s UTC\n\n", cpus, day);
+	return 0;
+}
+
+static void put_notes(json_t *file, FILE *f)
+{
+	json_t *note;
+	size_t i;
+
+	json_array_foreach (json_object_get(file, "notes"), i, note) {
+		fputs(i ? "* " : "\n* ", f);
+		put_text(f, json_string_value(note) ? json_string_value(note) : "");
+		fputc('\n', f);
+	}
+	fputc('\n', f);
+}
+
+int markdown_write(json_t *file, FILE *f, struct errmsg *e)
+{
+	json_t *cells = json_object_get(file, "cells");
+	int r = put_head(file, f, e);
+
+	if (r == 0)
+		r = cells ? put_cells(cells, f, e) : put_results(file, f, e);
+	if (r == 0)
+		put_notes(file, f);
+	return r;
+}
