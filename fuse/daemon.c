@@ -527,6 +527,23 @@ static void serve(struct daemon *d, int *ret_status)
 	*ret_status = r ? DAEMON_CANNOT_SERVE : DAEMON_OK;
 }
 
+/*
+ * Whoever forces a busy mount off (umount -f), or aborts its connection, cuts the daemon off and leaves a mount that
+ * answers nothing but errors. That is no end that was asked for: who watches over the daemon is to start it again.
+ */
+static void clear_cut_off(const struct daemon *d, int *ret_status)
+{
+	unsigned cleared = 0;
+	struct errmsg e;
+
+	if (mountpoint_clear_stale(d->mountpoint, &cleared, &e))
+		log_warn("%s", e.text);
+	if (!cleared)
+		return;
+	log_error("%s: the kernel has cut the connection (umount -f, or an abort): unmounted", d->mountpoint);
+	*ret_status = DAEMON_CANNOT_SERVE;
+}
+
 int daemon_run(const struct daemon_args *args, struct config *cfg, struct ready *ready)
 {
 	struct daemon d = {.args = args, .ready = ready, .cfg = *cfg, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -545,6 +562,7 @@ int daemon_run(const struct daemon_args *args, struct config *cfg, struct ready 
 	} else {
 		serve(&d, &status);
 		stop(&d);
+		clear_cut_off(&d, &status);
 		log_info("fluxkvd has stopped");
 	}
 	release(&d);

@@ -282,6 +282,27 @@ def unmounted_from_outside(ctx):
 
 
 @test(fluxkv=True)
+def cut_off_from_outside(ctx):
+    """Not an end in good order: it says so, fails, and leaves no mount that only answers errors."""
+    for abort in (False, True):
+        d = ctx.daemon(dram="64MB", log_allowed="cut the connection").start()
+        exercise(d)
+        fd = os.open(f"{d.mnt}/ns/check", os.O_RDONLY)
+        if abort:
+            write_file(f"/sys/fs/fuse/connections/{os.minor(os.stat(d.mnt).st_dev)}/abort", b"1")
+        else:
+            p = subprocess.run(["umount", "-f", d.mnt], capture_output=True, text=True, check=False)
+            check(p.returncode != 0 and "busy" in p.stderr, f"umount -f of a busy mount: {p.returncode} {p.stderr}")
+        same(d.wait(), 1, "exit status")
+        same(mounts(d.mnt) + mounts(d.segment()), [], "mounts")
+        check("cut the connection" in d.log_text(), f"the log: {d.last_lines()}")
+        os.close(fd)
+        d.start()
+        exercise(d)
+        d.stop()
+
+
+@test(fluxkv=True)
 def a_stopped_daemon_lets_killed_clients_go(ctx):
     """SIGSTOP: calls wait, but a fatal signal ends them at once; then it goes on as if nothing had been."""
     d = ctx.daemon(dram="64MB").start()
