@@ -42,7 +42,9 @@ def pin_down(path):
 
 
 def evict(daemon, path, *more):
-    return daemon.cli("evict", "--tier", "dram", *more, path)
+    """As soon as it is not on its way to the SSD any more."""
+    wait_for(lambda: daemon.cli("evict", "--tier", "dram", *more, path, ok=False).returncode == 0,
+             f"{path} is evicted", 20)
 
 
 def zombies_end(daemon):

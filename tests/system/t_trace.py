@@ -22,7 +22,7 @@ except Skip:
     lib.PLAIN_DIR = lib.PLAIN_DIR or tempfile.gettempdir()
 
 
-def bench(*args, status=0, timeout=120):
+def bench(*args, status=0, timeout=400):
     p = subprocess.run([BENCH, *map(str, args)], capture_output=True, text=True, timeout=timeout * SLOW, check=False)
     same((p.returncode, p.stderr if not status else ""), (status, ""), f"fluxkv-bench {' '.join(map(str, args))}")
     return p
