@@ -23,10 +23,10 @@ static json_t *cell(const char *target, const char *tiers, const char *output, c
 	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:I, s:I, s:{s:f, s:f, s:f}, s:f, s:{s:f, s:f}, s:{s:i}, s:i, "
 			 "s:s, s:{s:f, s:f, s:f}}",
 			 "target", target, "tiers", tiers, "output", output, "on_miss", on_miss, "size",
-			 (json_int_t)mib << 20, "clients", clients, "dram", (json_int_t)2 << 30, "ssd", (json_int_t)0,
-			 "bytes_per_s", "total", (dram + ssd) * GIB, "dram", dram * GIB, "ssd", ssd * GIB, "hit_rate",
-			 0.75, "bound", "static", 0.96, "newest", 0.8, "hits", "unknown", 0, "errors", 0, "problem", "",
-			 "latency", "p50", 0.001, "p95", 0.002, "p99", 0.0405);
+			 (json_int_t)mib * 1048576, "clients", clients, "dram", (json_int_t)2147483648, "ssd",
+			 (json_int_t)0, "bytes_per_s", "total", (dram + ssd) * GIB, "dram", dram * GIB, "ssd",
+			 ssd * GIB, "hit_rate", 0.75, "bound", "static", 0.96, "newest", 0.8, "hits", "unknown", 0,
+			 "errors", 0, "problem", "", "latency", "p50", 0.001, "p95", 0.002, "p99", 0.0405);
 }
 
 /* Takes the cells, up to NULL. */
