@@ -311,8 +311,7 @@ static const char *limits_text(const struct chart *c, char *buf, size_t len)
 	if (c->dram)
 		n = snprintf(buf, len, "; %s of DRAM", size_format(c->dram, dram, sizeof(dram)));
 	if (c->dram && c->ssd)
-		snprintf(buf + n, len - (size_t)n, ", where there is an SSD tier %s of it",
-			 size_format(c->ssd, ssd, sizeof(ssd)));
+		snprintf(buf + n, len - (size_t)n, ", up to %s of SSD", size_format(c->ssd, ssd, sizeof(ssd)));
 	return buf;
 }
 
