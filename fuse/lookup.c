@@ -121,7 +121,7 @@ static void edit_cb(void *arg, int err, struct put *put)
 	if (!err)
 		hold_put(o, put);
 	else if (err == -ESTALE || err == -ENOENT)
-		look_again(o, err);
+		look_again(o, -ENOENT);
 	else
 		op_err(&o->n.op, err);
 }

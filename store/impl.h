@@ -197,6 +197,7 @@ struct node {
 	struct reclaimer reclaimer;
 	pthread_t evictor;
 	atomic_ullong next_private;
+	atomic_ullong newest_known;	  /* put_id: what was published here up to it has its blocks in the index */
 	atomic_ullong guess[GUESS_SLOTS]; /* last size put, by directory */
 
 	pthread_mutex_t persist_lock;

@@ -132,6 +132,9 @@ static void become_clean(struct put *p, const struct msg_attr *a)
 		alias_add(p->n, p->ticket, a->id, spilled);
 	p->base = index_blocks(p, a);
 	p->base_id = a->id;
+	/* One answer at a time. */
+	if (a->id > atomic_load(&p->n->newest_known))
+		atomic_store(&p->n->newest_known, a->id);
 	put_forget_files(p);
 	p->dirty = p->born = p->abandoned = false;
 	p->exposed = false;

@@ -57,34 +57,15 @@ struct version *version_new(struct node *n, const struct msg_attr *a, uint32_t b
 	return v;
 }
 
-/* Whether a private version is on its way to be a published one. Takes the overlay's lock. */
-static bool publishing(struct node *n)
-{
-	struct list *l, *tmp;
-	bool yes = false;
-
-	pthread_mutex_lock(&n->overlay.lock);
-	list_for_each(l, tmp, &n->overlay.puts)
-	{
-		struct put *p = container_of(l, struct put, all);
-
-		pthread_mutex_lock(&p->lock);
-		yes = yes || p->state == PUT_PUBLISHING;
-		pthread_mutex_unlock(&p->lock);
-	}
-	pthread_mutex_unlock(&n->overlay.lock);
-	return yes;
-}
-
 /*
  * That the tier lost a block is told by a notice, and a notice can be lost: then the master still names the version,
  * and whoever finds out tells it, or nobody ever would. But the master names a version also before the put that made
- * it has its answer, and only then are its blocks known here.
+ * it has its answer, and only then are its blocks known here: the answers come in the order of the ids.
  */
 static void tell_lost(struct version *v, uint32_t i)
 {
 	struct node *n = v->n;
-	bool early = publishing(n), lost;
+	bool early = v->put_id > atomic_load(&n->newest_known), lost;
 	struct block_shard *s = block_lock(n, v->put_id, i);
 	const struct block *b = block_find(s, v->put_id, i);
 

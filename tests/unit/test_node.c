@@ -175,6 +175,11 @@ static struct {
 	atomic_bool keep_persist; /* the request to persist does not reach the node: it is kept */
 	struct msg_item kept;
 	atomic_bool has_kept;
+	atomic_bool keep_publish; /* nor does the next publish reach the master */
+	atomic_bool has_publish;
+	struct msg *publish;
+	channel_done_fn publish_done;
+	void *publish_arg;
 	atomic_bool lose_copy; /* the tier loses what is committed next, before the master has answered */
 } wire;
 
@@ -182,6 +187,13 @@ static void wire_call(struct channel *ch, struct msg *req, channel_done_fn done,
 {
 	if (req->type == MSG_SSD_COMMIT && atomic_exchange(&wire.lose_copy, false))
 		ssd_drop(ssd_store, (struct ssd_key){.id = req->items[0].put_id, .block = req->items[0].block});
+	if (req->type == MSG_PUT_DONE && atomic_exchange(&wire.keep_publish, false)) {
+		wire.publish = req;
+		wire.publish_done = done;
+		wire.publish_arg = arg;
+		atomic_store(&wire.has_publish, true);
+		return;
+	}
 	channel_call(wire.real, req, done, arg);
 }
 
@@ -984,7 +996,9 @@ END_TEST
 /* The ring overwrites a copy and nobody hears of it: who opens the value finds out, and its name goes. */
 START_TEST(a_lost_notice_is_made_up_for)
 {
+	struct put *other;
 	struct node_entry e;
+	struct waiter w;
 	char name[16];
 
 	start(32 * MIB, 8 * MIB);
@@ -998,8 +1012,19 @@ START_TEST(a_lost_notice_is_made_up_for)
 	}
 	await(stats().persists, 17);
 	ck_assert_int_eq(lookup("a", &e), 0);
+	/* Also while another value is being published. */
+	other = create("other");
+	ck_assert_int_eq(write_at(other, 0, "x", 1), 0);
+	waiter_init(&w);
+	atomic_store(&wire.keep_publish, true);
+	put_flush(other, false, done_cb, &w);
+	await(atomic_load(&wire.has_publish), true);
 	ck_assert_int_eq(get_value("a", 1), -ENOENT);
 	await(stats().stale_routes, 1);
+	channel_call(wire.real, wire.publish, wire.publish_done, wire.publish_arg);
+	ck_assert_int_eq(wait_for(&w), 0);
+	release(other);
+	ck_assert_int_eq(unlink_name("other"), 0);
 	for (uint32_t i = 0; i < 16; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
 		ck_assert_int_eq(get_value(name, i), 1);
