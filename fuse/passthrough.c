@@ -197,20 +197,42 @@ enum passthrough_need passthrough_need(struct fs *fs, struct inode *i, struct ve
 	return version_size(v) <= fs->cfg.passthrough_max ? PASSTHROUGH_WAIT : PASSTHROUGH_NO;
 }
 
+static void give_back(struct fs *fs, const struct version *v)
+{
+	atomic_fetch_sub_explicit(&fs->passthrough->held, version_size(v), memory_order_relaxed);
+}
+
+/* Takes the version's part of what may be held: others take theirs at the same time, under other locks. */
+static bool take_room(struct fs *fs, const struct version *v)
+{
+	uint64_t size = version_size(v);
+
+	if (atomic_fetch_add_explicit(&fs->passthrough->held, size, memory_order_relaxed) + size <=
+	    fs->cfg.passthrough_hold)
+		return true;
+	give_back(fs, v);
+	return false;
+}
+
 /* The first handle's. Call with the inode's lock held. */
 static int register_file(struct fs *fs, struct inode *i, struct version *v)
 {
-	int fd, r = version_share(v, &fd);
+	int fd, r;
 
+	if (!take_room(fs, v))
+		return -ENOSPC;
+	r = version_share(v, &fd);
 	if (r < 0)
-		return r;
+		goto give_back;
 	r = backing_open(fs, fd);
 	close(fd);
 	if (r < 0)
-		return r;
+		goto give_back;
 	i->i_backing = r;
-	atomic_fetch_add_explicit(&fs->passthrough->held, version_size(v), memory_order_relaxed);
 	return 0;
+give_back:
+	give_back(fs, v);
+	return r;
 }
 
 void passthrough_enter(struct fs *fs, struct handle *h, bool pinned, struct fuse_file_info *fi)
@@ -248,7 +270,7 @@ void passthrough_leave(struct fs *fs, struct handle *h)
 	if (h->h_through && atomic_fetch_sub(&i->i_through, 1) == 1) {
 		backing_close(fs, i->i_backing);
 		i->i_backing = 0;
-		atomic_fetch_sub_explicit(&fs->passthrough->held, version_size(h->h_version), memory_order_relaxed);
+		give_back(fs, h->h_version);
 	}
 	atomic_fetch_sub(&i->i_opens, 1);
 	pthread_mutex_unlock(lock_of(fs, i));

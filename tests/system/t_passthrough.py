@@ -266,6 +266,31 @@ def more_open_than_half_of_the_memory(ctx):
 
 
 @test(fluxkv=True, timeout=60)
+def opened_at_the_same_time(ctx):
+    """Nor is more held by opens that come all at once."""
+    daemon, d = with_passthrough(ctx, dram="64MB", fuse_threads=32)
+    names = [f"v{i}" for i in range(15)]
+    for name in names:
+        put(d, name)
+    for _ in range(40):
+        fds, go = [], threading.Barrier(len(names))
+
+        def opens(name, fds=fds, go=go):
+            go.wait()
+            fds.append(os.open(f"{d}/{name}", os.O_RDONLY))
+        openers = [threading.Thread(target=opens, args=(name,)) for name in names]
+        for o in openers:
+            o.start()
+        for o in openers:
+            o.join()
+        held = daemon.number("fs", "passthrough", "held")
+        for fd in fds:
+            os.close(fd)
+        check(len(fds) == len(names) and 0 < held <= 32 * MIB, f"{held} bytes are held by {len(fds)} opens")
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=60)
 def what_is_on_ssd_alone_comes_by_the_open(ctx):
     """Up to passthrough_max; beyond it, by the reads."""
     daemon, d = with_passthrough(ctx, dram="256MB", ssd="256MB", passthrough_max="2MB")
