@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@
 #include "common/size.h"
 
 #define SEGMENT_HUGE_PAGE (UINT64_C(2) << 20)
+/* So much is allocated at a time: a millisecond or two, for which segment_usage() may have to wait. */
+#define SEGMENT_STRETCH (UINT64_C(8) << 20)
 /* More predecessors with live readers than this are let go uncounted. */
 #define SEGMENT_INHERITED_MAX 16
 #define SEGMENT_SHM "/dev/shm"
@@ -37,8 +40,13 @@ struct segment {
 	int inherited[SEGMENT_INHERITED_MAX]; /* roots of what predecessors' readers still map */
 	unsigned n_inherited;
 
-	_Atomic uint64_t files;	    /* relaxed: a statistic */
-	_Atomic uint64_t allocated; /* bytes of the files that have names; grows before they do, falls after */
+	_Atomic uint64_t files; /* relaxed: a statistic */
+	/*
+	 * Held shared by whoever changes what files occupy and counts it, alone by who compares the count with what the
+	 * tmpfs says: what is on its way would else hide that much of what is orphaned.
+	 */
+	pthread_rwlock_t changing;
+	_Atomic uint64_t allocated; /* bytes of the files that have names */
 };
 
 struct segment_name {
@@ -363,6 +371,17 @@ static int open_instance(struct segment *s, const struct segment_config *config,
 	return r < 0 ? r : take_lock(s->instance_fd, s->dir, &s->lock_fd, e);
 }
 
+/* Those who change something come without a pause, so whoever compares must not wait until there is none. */
+static void init_lock(struct segment *s)
+{
+	pthread_rwlockattr_t attr;
+
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&s->changing, &attr);
+	pthread_rwlockattr_destroy(&attr);
+}
+
 int segment_open(const struct segment_config *config, struct segment **ret, struct errmsg *e)
 {
 	struct segment *s;
@@ -376,6 +395,7 @@ int segment_open(const struct segment_config *config, struct segment **ret, stru
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return errmsg_set(e, -ENOMEM, "no memory");
+	init_lock(s);
 	s->instance_fd = s->lock_fd = s->fd = -1;
 	s->capacity = config->capacity & ~(SEGMENT_PAGE - 1);
 	r = open_instance(s, config, e);
@@ -423,6 +443,7 @@ struct segment *segment_close(struct segment *s)
 	if (s->lock_fd >= 0)
 		remove_files(s);
 	close_fd(s->instance_fd);
+	pthread_rwlock_destroy(&s->changing);
 	free(s);
 	return NULL;
 }
@@ -463,23 +484,26 @@ static uint64_t occupied(const struct stat *st)
 	return (uint64_t)st->st_blocks * 512;
 }
 
-static void account(struct segment *s, uint64_t before, uint64_t after)
+static void account(struct segment *s, const struct stat *before, const struct stat *after)
 {
-	atomic_fetch_add(&s->allocated, after - before);
+	atomic_fetch_add(&s->allocated, occupied(after) - occupied(before));
 }
 
 int segment_unlink(struct segment *s, uint64_t alloc)
 {
 	struct segment_name name = name_of(alloc);
-	struct stat st;
+	struct stat st, gone = {0};
+	int r = 0;
 
-	if (fstatat(s->fd, name.text, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
-	if (unlinkat(s->fd, name.text, 0) < 0)
-		return -errno;
-	atomic_fetch_sub_explicit(&s->files, 1, memory_order_relaxed);
-	account(s, occupied(&st), 0);
-	return 0;
+	pthread_rwlock_rdlock(&s->changing);
+	if (fstatat(s->fd, name.text, &st, AT_SYMLINK_NOFOLLOW) < 0 || unlinkat(s->fd, name.text, 0) < 0)
+		r = -errno;
+	else
+		account(s, &st, &gone);
+	pthread_rwlock_unlock(&s->changing);
+	if (r == 0)
+		atomic_fetch_sub_explicit(&s->files, 1, memory_order_relaxed);
+	return r;
 }
 
 bool segment_is_shared(struct segment *s, uint64_t alloc)
@@ -495,46 +519,61 @@ bool segment_is_shared(struct segment *s, uint64_t alloc)
 	return shared;
 }
 
-/* Allocates [from, to). A signal makes tmpfs undo what it did and start over: here again until it is through. */
-static int allocate(int fd, uint64_t from, uint64_t to)
+/* Cuts the file to len. */
+static int cut(struct segment *s, int fd, uint64_t len, struct stat *ret_after)
 {
+	struct stat before;
+	int r = 0;
+
+	pthread_rwlock_rdlock(&s->changing);
+	if (fstat(fd, &before) < 0 || ftruncate(fd, (off_t)len) < 0 || fstat(fd, ret_after) < 0)
+		r = -errno;
+	else
+		account(s, &before, ret_after);
+	pthread_rwlock_unlock(&s->changing);
+	return r;
+}
+
+/* Allocates [from, to). A signal makes tmpfs undo what it did and start over: here again until it is through. */
+static int allocate(struct segment *s, int fd, uint64_t from, uint64_t to)
+{
+	struct stat before, after;
 	int r;
 
-	do
-		r = fallocate(fd, 0, (off_t)from, (off_t)(to - from)) < 0 ? -errno : 0;
-	while (r == -EINTR);
+	do {
+		r = 0;
+		pthread_rwlock_rdlock(&s->changing);
+		if (fstat(fd, &before) < 0 || fallocate(fd, 0, (off_t)from, (off_t)(to - from)) < 0)
+			r = -errno;
+		if (r == 0 && fstat(fd, &after) == 0)
+			account(s, &before, &after);
+		pthread_rwlock_unlock(&s->changing);
+	} while (r == -EINTR);
 	return r;
 }
 
 int segment_reserve(struct segment *s, int fd, uint64_t len)
 {
-	uint64_t from, before, expected;
-	struct stat st;
+	uint64_t from, to;
+	struct stat st, after;
 	int r = 0;
 
-	if (len > INT64_MAX - SEGMENT_HUGE_PAGE)
+	if (len > INT64_MAX - SEGMENT_STRETCH)
 		return -EFBIG;
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (len <= (uint64_t)st.st_size)
 		return 0;
-	before = occupied(&st);
-	expected = before < segment_charge(len) ? segment_charge(len) : before;
-	account(s, before, expected);
 	/* The length goes first: huge=within_size looks at it to choose the page size. */
-	if (ftruncate(fd, (off_t)len) < 0) {
-		r = -errno;
-		account(s, expected, before);
-		return r;
-	}
+	if (ftruncate(fd, (off_t)len) < 0)
+		return -errno;
 	/* Only pages that were not there: the kernel would clear those that are reserved and not yet written. */
-	from = align_up((uint64_t)st.st_size, SEGMENT_PAGE);
-	if (from < len)
-		r = allocate(fd, from, len);
-	if (r < 0 && ftruncate(fd, st.st_size) < 0)
+	for (from = align_up((uint64_t)st.st_size, SEGMENT_PAGE); r == 0 && from < len; from = to) {
+		to = align_up(from + 1, SEGMENT_STRETCH);
+		r = allocate(s, fd, from, to < len ? to : len);
+	}
+	if (r < 0 && cut(s, fd, (uint64_t)st.st_size, &after) < 0)
 		r = -EIO;
-	if (fstat(fd, &st) == 0)
-		account(s, expected, occupied(&st));
 	return r;
 }
 
@@ -557,17 +596,16 @@ uint64_t segment_reserve_hint(uint64_t reserved, uint64_t need, uint64_t guess)
 
 int segment_trim(struct segment *s, int fd, uint64_t len, uint64_t *ret_bytes)
 {
-	struct stat before, after;
+	struct stat after;
+	int r;
 
-	if (fstat(fd, &before) < 0)
-		return -errno;
-	if (len > (uint64_t)before.st_size)
-		return -EINVAL;
-	if (len < (uint64_t)before.st_size && ftruncate(fd, (off_t)len) < 0)
-		return -errno;
 	if (fstat(fd, &after) < 0)
 		return -errno;
-	account(s, occupied(&before), occupied(&after));
+	if (len > (uint64_t)after.st_size)
+		return -EINVAL;
+	r = len < (uint64_t)after.st_size ? cut(s, fd, len, &after) : 0;
+	if (r < 0)
+		return r;
 	if (ret_bytes)
 		*ret_bytes = occupied(&after);
 	return 0;
@@ -606,22 +644,20 @@ void segment_unmap(void *map, uint64_t len)
 
 int segment_usage(struct segment *s, struct segment_usage *ret)
 {
-	uint64_t allocated = atomic_load(&s->allocated);
 	struct segment_usage u = {
 	    .files = atomic_load_explicit(&s->files, memory_order_relaxed),
-	    .used = allocated,
 	    .exact = s->mounted,
 	};
-	uint64_t old = 0, now;
-	int r = s->mounted ? tmpfs_used(s->fd, &u.used) : 0;
+	uint64_t named, old = 0;
+	int r;
 
+	pthread_rwlock_wrlock(&s->changing);
+	u.used = named = atomic_load(&s->allocated);
+	r = s->mounted ? tmpfs_used(s->fd, &u.used) : 0;
+	pthread_rwlock_unlock(&s->changing);
 	if (r < 0)
 		return r;
-	/* What came or went meanwhile is no orphan. */
-	now = atomic_load(&s->allocated);
-	if (now < allocated)
-		now = allocated;
-	u.orphaned = u.used > now ? u.used - now : 0;
+	u.orphaned = u.used > named ? u.used - named : 0;
 	for (unsigned i = 0; i < s->n_inherited; i++)
 		if (tmpfs_used(s->inherited[i], &old) == 0)
 			u.inherited += old;

@@ -8,9 +8,9 @@
  * segment.lock; a second daemon of the same instance is refused with the pid of the first). It holds no descriptor
  * per file: the caller owns each descriptor and mapping that it is given, and closes and unmaps it.
  *
- * Threads: every call may be made from any thread at any time between segment_open() and segment_close(); there is no
- * lock. Two calls that change the size of one file (reserve, trim) must not overlap: the caller's lock of the block
- * sees to that.
+ * Threads: every call may be made from any thread at any time between segment_open() and segment_close();
+ * segment_usage() waits for what is being allocated, up to a few milliseconds. Two calls that change the size of one
+ * file (reserve, trim) must not overlap: the caller's lock of the block sees to that.
  *
  * How to fill a file, so that it gets huge pages where they fit and never costs more than segment_charge(length). A
  * file has no holes, ever (a mapped read of a hole in a tmpfs allocates a page that nobody granted): its length only

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/size.h"
@@ -471,6 +472,56 @@ START_TEST(test_threads)
 }
 END_TEST
 
+static _Atomic bool churning;
+
+/* Large files that come, are cut, and go, until told to end. */
+static void *churn_on(void *arg)
+{
+	uint64_t alloc = 1000 + (uintptr_t)arg;
+	int fd;
+
+	while (churning) {
+		ck_assert_int_eq(segment_create(seg, alloc, &fd), 0);
+		ck_assert_int_eq(segment_reserve(seg, fd, 20 * MIB), 0);
+		ck_assert_int_eq(segment_trim(seg, fd, 5 * MIB + 1, NULL), 0);
+		close(fd);
+		ck_assert_int_eq(segment_unlink(seg, alloc), 0);
+	}
+	return NULL;
+}
+
+/* Neither does what is on its way hide what is orphaned, nor is it counted as such. */
+START_TEST(test_orphans_beside_changes)
+{
+	struct segment_usage u;
+	uint64_t wrong = 0;
+	pthread_t t[2];
+	void *p;
+	int fd;
+
+	ck_assert_int_eq(segment_create(seg, 1, &fd), 0);
+	ck_assert_int_eq(segment_reserve(seg, fd, 10 * MIB), 0);
+	ck_assert_int_eq(segment_map(seg, fd, 10 * MIB, PROT_READ, &p), 0);
+	close(fd);
+	ck_assert_int_eq(segment_unlink(seg, 1), 0);
+	churning = true;
+	for (uintptr_t i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, churn_on, (void *)i), 0);
+	for (int i = 0; i < 300; i++) {
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		ck_assert_int_eq(segment_usage(seg, &u), 0);
+		wrong += u.orphaned != (fallback ? 0 : 10 * MIB);
+	}
+	churning = false;
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	segment_unmap(p, 10 * MIB);
+	ck_assert_uint_eq(wrong, 0);
+	ck_assert_int_eq(segment_usage(seg, &u), 0);
+	ck_assert_uint_eq(u.orphaned, 0);
+}
+END_TEST
+
 START_TEST(test_hint)
 {
 	ck_assert_uint_eq(segment_reserve_hint(0, 100, 0), 100);
@@ -501,6 +552,7 @@ static TCase *segment_case(const char *name, SFun make_dir)
 	tcase_add_test(c, test_bad_config);
 	tcase_add_test(c, test_start_after_crash);
 	tcase_add_test(c, test_threads);
+	tcase_add_test(c, test_orphans_beside_changes);
 	tcase_add_test(c, test_hint);
 	return c;
 }
