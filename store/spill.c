@@ -214,24 +214,23 @@ static int spill_block(struct put *p, uint32_t i)
 	return 0;
 }
 
-/* A private version takes at most half of the memory before it spills. */
+/*
+ * What is being written takes at most half of the memory, all private versions together: several large ones would
+ * fill it, and nothing of them can be evicted.
+ */
 int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep)
 {
-	uint64_t mine = 0, limit = p->n->capacity / 2;
+	struct node *n = p->n;
 	int r = 0;
 
-	if (!p->n->ssd)
+	if (!n->ssd)
 		return 0;
-	for (size_t i = 0; i < p->n_blocks; i++)
-		mine += p->blocks[i].granted;
-	for (uint32_t i = 0; i < p->n_blocks && mine + need > limit && r == 0; i++) {
-		struct put_block *b = &p->blocks[i];
-		uint64_t bytes = b->granted;
+	for (uint32_t i = 0; i < p->n_blocks && count_get(n, dram_reserved) + need > n->capacity / 2 && r == 0; i++) {
+		const struct put_block *b = &p->blocks[i];
 
 		if (i == keep || b->fd < 0 || b->filled != p->block_size || (i + 1) * p->block_size > full)
 			continue;
 		r = spill_block(p, i);
-		mine -= r ? 0 : bytes;
 	}
 	/* A tier that cannot take it now is no error: memory may still do. */
 	return r == -ENOMEM ? r : 0;

@@ -1285,6 +1285,39 @@ START_TEST(larger_than_memory)
 }
 END_TEST
 
+/* Each would fit half of the memory, and all together do not fit all of it. */
+START_TEST(several_large_files_at_once)
+{
+	uint64_t *buf = malloc(MIB);
+	struct put *p[4];
+	char name[16];
+
+	start(16 * MIB, 160 * MIB);
+	make_large();
+	for (uint32_t k = 0; k < 4; k++) {
+		snprintf(name, sizeof(name), "big%u", k);
+		p[k] = create(name);
+	}
+	for (uint64_t off = 0; off < 12 * MIB; off += MIB)
+		for (uint32_t k = 0; k < 4; k++) {
+			stamp(buf, MIB / 8, k, 1, off / 8);
+			ck_assert_int_eq(write_at(p[k], off, buf, MIB), 0);
+		}
+	for (uint32_t k = 0; k < 4; k++) {
+		ck_assert_int_eq(flush(p[k]), 0);
+		release(p[k]);
+	}
+	for (uint32_t k = 0; k < 4; k++) {
+		snprintf(name, sizeof(name), "big%u", k);
+		ck_assert_int_eq(get_value(name, k), 1);
+		ck_assert_int_eq(unlink_name(name), 0);
+	}
+	check_empty();
+	stop();
+	free(buf);
+}
+END_TEST
+
 /* A writer does not wait for ever for a device that is silent, neither out nor back. */
 START_TEST(a_silent_device_and_a_large_file)
 {
@@ -1593,6 +1626,7 @@ int main(void)
 	tcase_add_test(evict, a_slow_writer_keeps_its_put);
 	tcase_add_test(evict, both_tiers_evicted_at_once_keep_the_value);
 	tcase_add_test(tc, larger_than_memory);
+	tcase_add_test(tc, several_large_files_at_once);
 	tcase_add_test(churn_tc, churn_in_memory);
 	tcase_add_test(churn_tc, churn_with_eviction);
 	tcase_add_test(churn_tc, churn_with_ssd);
