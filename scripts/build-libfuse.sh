@@ -8,10 +8,12 @@
 # The source is Debian's package, from apt's mirror (or from FLUXKV_DEBIAN_MIRROR), under the signature of Debian's
 # archive. apt's own sources and lists stay as they are. Only the library is built, to be linked statically. Root
 # installs what that takes (meson, ninja, dpkg-dev, Debian's keyring); with these there, anybody may run it.
+# Exits with 77 where no mirror is known or can be reached.
 set -eu
 
 VERSION=3.17 # the oldest that will do
 SUITE=trixie # of Debian, which has a newer one
+UNREACHABLE=77
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 state=""
@@ -24,7 +26,7 @@ fail() {
 
 case ${1-} in
 -h | --help)
-	sed -n '3,10s/^# \{0,1\}//p' "$0"
+	sed -n '3,11s/^# \{0,1\}//p' "$0"
 	exit 0
 	;;
 -*)
@@ -64,7 +66,10 @@ run() {
 	what=$1
 	shift
 	"$@" >"$state/log" 2>&1 </dev/null && return
-	fail "$what failed: $(grep -m1 -E '^(W: GPG|E:|.*ERROR:|.*error:)' "$state/log" || tail -n 1 "$state/log")"
+	why=$(grep -m1 -E '^(W: GPG|E:|.*ERROR:|.*error:)' "$state/log" || tail -n 1 "$state/log")
+	say "$what failed: $why"
+	case $why in *"Hash Sum"*) ;; "E: Failed to fetch "*) exit $UNREACHABLE ;; esac
+	exit 1
 }
 
 # An apt of its own: no source but Debian's, no hook of the machine's, no setting that lets an unsigned thing pass.
@@ -121,7 +126,7 @@ if installed >/dev/null; then
 fi
 command -v apt-get >/dev/null || fail "this is not Debian or Ubuntu; install a libfuse of $VERSION or newer yourself"
 "$top/scripts/install-deps.sh" --libfuse
-mirror=$("$top/scripts/debian-mirror.sh")
+mirror=$("$top/scripts/debian-mirror.sh") || exit $UNREACHABLE
 export FLUXKV_DEBIAN_MIRROR="$mirror"
 build_as_owner
 

@@ -13,7 +13,7 @@ set -eu
 build="autoconf automake gcc make pkg-config libc6-dev libfuse3-dev liburing-dev libsqlite3-dev libyaml-dev
 	libjansson-dev libxxhash-dev libsystemd-dev check fuse3 mount python3"
 tests="python3-numpy procps rsync fio e2fsprogs util-linux strace mandoc systemd"
-ci="clang libclang-rt-dev libcairo2-dev libhiredis-dev libmemcached-dev memcached redis-server"
+ci="clang libclang-rt-dev libcairo2-dev libhiredis-dev libmemcached-dev memcached redis-server mmdebstrap"
 libfuse="gcc libc6-dev meson ninja-build dpkg-dev debian-archive-keyring"
 fedora="autoconf automake gcc make pkgconf-pkg-config fuse3-devel liburing-devel sqlite-devel libyaml-devel
 	jansson-devel xxhash-devel systemd-devel check-devel fuse3 python3"
@@ -23,7 +23,7 @@ say() { printf 'install-deps: %s\n' "$*" >&2; }
 case ${1-} in
 "") wanted=$build ;;
 --tests) wanted="$build $tests" ;;
---ci) wanted="$build $tests $ci" ;;
+--ci) wanted="$build $tests $ci $libfuse" ;;
 --libfuse) wanted=$libfuse ;;
 -h | --help)
 	sed -n '3,9s/^# \{0,1\}//p' "$0"
