@@ -7,6 +7,7 @@
 #define TESTS_BENCH_ARENA_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@ struct arena_key {
 	atomic_uint started;   /* the last version whose put has begun; 0: none */
 	atomic_uint published; /* the last whose put has returned */
 	atomic_flag busy;
+	atomic_bool missed; /* by anybody, in the window */
 };
 
 struct arena_tally {

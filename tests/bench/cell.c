@@ -64,6 +64,8 @@ void cell_sum(struct cell *c, const struct arena *a)
 		c->sum.refused += t->refused;
 		hist_merge(&c->sum.latency, &t->latency);
 	}
+	for (unsigned i = 0; i < a->n_keys; i++)
+		c->keys_missed += atomic_load(&a->keys[i].missed);
 	c->hits = cell_attribute(&c->sum, &c->load.counted);
 	memcpy(c->problem, a->text, sizeof(c->problem));
 }
@@ -162,14 +164,15 @@ static json_t *found_json(const struct cell *c, const struct cell_bounds *b)
 {
 	const struct arena_tally *s = &c->sum;
 
-	return json_pack("{s:f, s:{s:I, s:I, s:I, s:I}, s:I, s:f, s:{s:f, s:f, s:f}, s:o, s:I, s:s, s:I, s:I, s:o, "
-			 "s:{s:f, s:I}}",
-			 "seconds", c->load.window_s, "hits", "total", I(hits_of(c)), "dram", I(c->hits.dram), "ssd",
-			 I(c->hits.ssd), "unknown", I(c->hits.unknown), "misses", I(s->misses), "hit_rate", hit_rate(c),
-			 "bytes_per_s", "total", rate(c, hits_of(c)), "dram", rate(c, c->hits.dram), "ssd",
-			 rate(c, c->hits.ssd), "latency", latency_json(&s->latency), "errors", I(s->errors), "problem",
-			 c->problem, "puts", I(s->puts), "refused", I(s->refused), "bound", bounds_json(b), "bootstrap",
-			 "seconds", c->load.bootstrap_s, "refused", I(c->load.bootstrap_refused));
+	return json_pack(
+	    "{s:f, s:{s:I, s:I, s:I, s:I}, s:I, s:i, s:f, s:{s:f, s:f, s:f}, s:o, s:I, s:s, s:I, s:I, s:o, "
+	    "s:{s:f, s:I}}",
+	    "seconds", c->load.window_s, "hits", "total", I(hits_of(c)), "dram", I(c->hits.dram), "ssd", I(c->hits.ssd),
+	    "unknown", I(c->hits.unknown), "misses", I(s->misses), "keys_missed", (int)c->keys_missed, "hit_rate",
+	    hit_rate(c), "bytes_per_s", "total", rate(c, hits_of(c)), "dram", rate(c, c->hits.dram), "ssd",
+	    rate(c, c->hits.ssd), "latency", latency_json(&s->latency), "errors", I(s->errors), "problem", c->problem,
+	    "puts", I(s->puts), "refused", I(s->refused), "bound", bounds_json(b), "bootstrap", "seconds",
+	    c->load.bootstrap_s, "refused", I(c->load.bootstrap_refused));
 }
 
 json_t *cell_json(const struct cell *c, const struct cell_bounds *b)
@@ -230,6 +233,9 @@ void cell_print(const struct cell *c, const struct cell_bounds *b, FILE *f)
 	fprintf(f, "  %7s %7s %7s", percent(hit_rate(c), is), percent(b->newest, newest), percent(b->best, best));
 	print_latencies(&c->sum.latency, f);
 	fprintf(f, "  %6llu %7llu\n", (unsigned long long)c->sum.errors, (unsigned long long)c->hits.unknown);
+	if (c->load.bootstrap_refused)
+		fprintf(f, "  puts of the bootstrap that were refused: %llu\n",
+			(unsigned long long)c->load.bootstrap_refused);
 	if (c->problem[0])
 		fprintf(f, "  the first problem: %s\n", c->problem);
 	fflush(f);

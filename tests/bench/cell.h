@@ -34,8 +34,9 @@ struct cell {
 
 	struct arena_tally sum; /* of all workers */
 	struct load_result load;
-	struct hits hits;  /* by tier; together the hits of the workers */
-	char problem[400]; /* what the first error was */
+	struct hits hits;     /* by tier; together the hits of the workers */
+	unsigned keys_missed; /* by anybody */
+	char problem[400];    /* what the first error was */
 };
 
 /* Up to 4 clients are the threads of one process; more are processes of 4. */

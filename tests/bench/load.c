@@ -159,6 +159,13 @@ static int read_counters(const struct load *l, struct hits *ret)
 	return r < 0 ? tell(l, r, "cannot read the target's counters") : 0;
 }
 
+/* Between the phases, when nobody reads: what was missed in the warm-up does not count. */
+static void forget_misses(const struct load *l)
+{
+	for (unsigned i = 0; i < l->n_keys; i++)
+		atomic_store(&l->arena->keys[i].missed, false);
+}
+
 /* Sets when the phase ends, then lets the workers go. */
 static void begin(const struct load *l, struct procs *p, enum gate gate, uint64_t ns)
 {
@@ -180,6 +187,7 @@ static int run_phases(const struct load *l, struct procs *p, struct load_result 
 	if (r == 0)
 		r = read_counters(l, &before); /* nobody reads now, nor when they have ended */
 	if (r == 0) {
+		forget_misses(l);
 		from = clock_ns();
 		begin(l, p, GATE_WINDOW, l->window_ns);
 		r = procs_join(p);

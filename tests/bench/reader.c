@@ -126,6 +126,7 @@ static void read_key(struct reader *r, unsigned key)
 		r->l->backend->ops->release(r->s, &g);
 	if (err == -ENOENT) {
 		r->tally->misses++;
+		atomic_store(&r->l->arena->keys[key].missed, true);
 		if (r->l->put_missing)
 			put_missing(r, key);
 	} else if (err < 0) {

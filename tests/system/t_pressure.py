@@ -47,6 +47,7 @@ def check_cell(c):
     same((c["payload"], c["processes"] * c["threads"]), (c["size"] - 128, c["clients"]), "what was asked")
     t = c["latency"]
     check(0 <= t["p50"] <= t["p95"] <= t["p99"] <= t["max"] <= c["seconds"], f"latencies {t}")
+    check(c["keys_missed"] <= min(c["keys"], c["misses"]) and (not c["misses"] or c["keys_missed"]), f"keys missed: {c}")
     check(not h["total"] or t["p50"] > 0, f"no time for {h['total']} hits")
 
 
@@ -101,6 +102,7 @@ def matrix_on_two_mounts(ctx):
         else:
             same((c["hits"]["ssd"], c["ssd"]), (0, 0), "no SSD")
             check(c["misses"] and 0.5 < c["bound"]["share"] < 0.8, f"not all fits: {c}")
+            check(c["on_miss"] == "put" or c["keys_missed"] <= 16 * (1 - c["bound"]["share"]) + 1, f"too few kept: {c}")
             same(c["puts"] > 0, c["on_miss"] == "put", f"puts: {c}")
     for m in mounts:
         same(os.listdir(m), [], "left on the mount")

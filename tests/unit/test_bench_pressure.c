@@ -194,6 +194,7 @@ START_TEST(workers_are_added_up)
 	a->tallies[1] = (struct arena_tally){.dram = 2, .ssd = 1, .misses = 1, .errors = 4, .refused = 2};
 	hist_add(&a->tallies[0].latency, 1000);
 	hist_add(&a->tallies[1].latency, 3000000);
+	atomic_store(&a->keys[2].missed, true);
 	arena_tell(a, "key %u is odd", 3);
 	arena_tell(a, "another thing");
 	c.load.window_s = 2;
@@ -201,6 +202,7 @@ START_TEST(workers_are_added_up)
 	ck_assert_uint_eq(c.sum.errors, 4);
 	ck_assert_uint_eq(c.sum.refused, 2);
 	ck_assert_uint_eq(c.sum.latency.n, 2);
+	ck_assert_uint_eq(c.keys_missed, 1);
 	ck_assert_str_eq(c.problem, "key 3 is odd");
 	j = cell_json(&c, &b);
 	ck_assert_int_eq(json_unpack(j, "{s:f, s:{s:I, s:I}, s:{s:f}, s:F, s:n}", "seconds", &seconds, "hits", "total",
