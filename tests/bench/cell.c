@@ -210,6 +210,7 @@ void cell_print_head(FILE *f)
 	fprintf(f, "%-9s %-9s %8s %4s %-6s %-5s  %8s %8s %8s  %7s %7s %7s  %9s %9s %9s  %6s %7s\n", "target", "tiers",
 		"size", "by", "output", "miss", "all", "DRAM", "SSD", "is", "newest", "static", "p50", "p95", "p99",
 		"errors", "unknown");
+	fflush(f); /* before a process is forked, which would have it too */
 }
 
 static void print_latencies(const struct hist *h, FILE *f)

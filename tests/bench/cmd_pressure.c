@@ -31,8 +31,10 @@ static const char *ssd_dir(const struct bench_options *o)
 /* Prints a note at once, and keeps it for the JSON. */
 static int note(struct pressure *p, const char *text)
 {
-	if (!p->b->o->json)
+	if (!p->b->o->json) {
 		printf("note: %s\n", text);
+		fflush(stdout);
+	}
 	return report_note(p->b->report, "%s", text);
 }
 
