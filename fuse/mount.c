@@ -362,6 +362,19 @@ static bool busy(struct fs *fs)
 	return atomic_load(&fs->writers) || atomic_load(&fs->count.in_flight);
 }
 
+static void tell_given_up(struct fs *fs)
+{
+	unsigned writers = atomic_load(&fs->writers);
+	unsigned long long waiting = atomic_load(&fs->count.in_flight);
+
+	if (writers)
+		log_warn("%s: files are still open for writing (%u), what was written to them is given up",
+			 fs->cfg.mountpoint, writers);
+	if (waiting)
+		log_warn("%s: requests still wait (%llu), they are answered with an error", fs->cfg.mountpoint,
+			 waiting);
+}
+
 /* What is being written gets its time to be finished; readers are served meanwhile, and not waited for. */
 static void drain(struct fs *fs)
 {
@@ -370,9 +383,8 @@ static void drain(struct fs *fs)
 	atomic_store(&fs->draining, true);
 	while (busy(fs) && !atomic_load(&fs->ended) && clock_ns() < until)
 		wait_wake(fs, clock_ns() + POLL_NS);
-	if (busy(fs) && !atomic_load(&fs->ended))
-		log_warn("%s: %u files are still open for writing, what was written to them is given up",
-			 fs->cfg.mountpoint, atomic_load(&fs->writers));
+	if (!atomic_load(&fs->ended))
+		tell_given_up(fs);
 }
 
 int fs_loop(struct fs *fs)

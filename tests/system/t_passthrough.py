@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 
-from lib import (MIB, LONG, Failed, Mapping, Skip, big_stamped, check, check_bytes, read_file, run, same, test, wait_for,
+from lib import (MIB, LONG, SLOW, Failed, Mapping, Skip, big_stamped, check, check_bytes, read_file, run, same, test, wait_for,
                  write_file)
 
 VALUE = 4 * MIB - 128
@@ -221,6 +221,36 @@ def all_mapped(ctx):
     put(d, "next")
     check_bytes(read_file(f"{d}/next"), big_stamped("next", 1, VALUE), "a value put when they had gone")
     daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=120)
+def ends_while_opens_wait(ctx):
+    """For room that mapped values have: a killed opener goes at once, the others get an error when the daemon ends."""
+    daemon, d = with_passthrough(ctx, dram="64MB", ssd="512MB")
+    for i in range(3):
+        put(d, f"v{i}")
+        evict(daemon, f"{d}/v{i}")
+    maps = []
+    with contextlib.suppress(OSError):
+        while len(maps) < 40:
+            put(d, f"m{len(maps)}")
+            maps.append(pin_down(f"{d}/m{len(maps)}"))
+    again = "for n in 1 2 3 4 5; do cat $1 >/dev/null; done" # each waits for some seconds
+    readers = [subprocess.Popen(["cat", f"{d}/v0"], stdout=subprocess.DEVNULL),
+               *(subprocess.Popen(["sh", "-c", again, "sh", f"{d}/v{i}"], stderr=subprocess.PIPE, text=True)
+                 for i in (1, 2))]
+    wait_for(lambda: daemon.number("fs", "in_flight") >= 3, "the opens wait")
+    readers[0].kill()
+    readers[0].wait(2 * SLOW)
+    same(daemon.kill(signal.SIGTERM, 30), 0, "exit status")
+    for r in readers[1:]:
+        _, said = r.communicate(timeout=20)
+        check("endpoint is not connected" in said, f"a reader says: {said}")
+    log = daemon.log_text()
+    check("requests still wait" in log and "for writing" not in log, f"the log says what was given up: {log}")
+    for i, m in enumerate(maps):
+        check_bytes(m.bytes(), big_stamped(f"m{i}", 1, VALUE), f"mapped value {i}")
+        m.close()
 
 
 @test(fluxkv=True, timeout=60)
