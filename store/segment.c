@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -303,10 +304,29 @@ static int mount_tmpfs(struct segment *s)
 	return r == -EACCES ? -EPERM : r;
 }
 
+/* A tmpfs takes any size, and at some later write the kernel would kill programs to make room. */
+static int fits_machine(const struct segment *s, struct errmsg *e)
+{
+	char have[24], want[24];
+	struct sysinfo si;
+	uint64_t room;
+
+	if (sysinfo(&si) < 0)
+		return 0;
+	room = (uint64_t)si.totalram * si.mem_unit;
+	if (room >= s->capacity)
+		return 0;
+	return errmsg_set(e, -ENOSPC, "this machine has only %s of memory where %s are to be contributed",
+			  size_format(room, have, sizeof(have)), size_format(s->capacity, want, sizeof(want)));
+}
+
 static int open_mount(struct segment *s, struct errmsg *e)
 {
 	int fd, r;
 
+	r = fits_machine(s, e);
+	if (r < 0)
+		return r;
 	snprintf(s->path, sizeof(s->path), "%s/segment", s->dir);
 	r = retire_mounts(s->dir, s->instance_fd, e);
 	if (r < 0)

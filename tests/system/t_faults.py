@@ -72,6 +72,7 @@ def bad_options(ctx):
         command = d.command(foreground=False)
         command[command.index("-o") + 1] += f",{option}"
         refused(d, words, USAGE, command)
+    refused(ctx.daemon(dram="900TB"), ["this machine has only .* where 900 TiB"])
     for option in ("", "noauto,_netdev,x-systemd.automount,defaults,rw"):
         d = ctx.daemon()
         d.options[option or "rw"] = True

@@ -346,6 +346,8 @@ START_TEST(test_bad_config)
 	ck_assert_int_eq(segment_open(&c, &other, NULL), -EINVAL);
 	c.capacity = UINT64_MAX;
 	ck_assert_int_eq(segment_open(&c, &other, NULL), -EINVAL);
+	c.capacity = UINT64_C(1) << 60; /* more than any machine has */
+	ck_assert_int_eq(segment_open(&c, &other, NULL), -ENOSPC);
 	c.capacity = MIB;
 	c.run_dir = "/nonexistent/run";
 	ck_assert_int_eq(segment_open(&c, &other, NULL), -ENOENT);
