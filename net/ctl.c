@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,11 +113,34 @@ static int stream_fill(struct ctl_stream *s, uint64_t deadline)
 	return 0;
 }
 
+#define DEPTH_MAX 32u
+
+/* The parser takes stack for each level, thousands of them; no message has more than a few. */
+static bool too_deep(const char *text, size_t len)
+{
+	bool quoted = false;
+	unsigned depth = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		char c = text[i];
+
+		if (quoted && c == '\\')
+			i++;
+		else if (c == '"')
+			quoted = !quoted;
+		else if (!quoted && (c == '[' || c == '{') && ++depth > DEPTH_MAX)
+			return true;
+		else if (!quoted && (c == ']' || c == '}') && depth)
+			depth--;
+	}
+	return false;
+}
+
 int ctl_recv(struct ctl_stream *s, uint64_t deadline, json_t **ret)
 {
 	size_t seen = 0, line;
 	char *nl = NULL;
-	json_t *m;
+	json_t *m = NULL;
 
 	while (!s->len || !(nl = memchr(s->buf + seen, '\n', s->len - seen))) {
 		int r;
@@ -127,7 +151,8 @@ int ctl_recv(struct ctl_stream *s, uint64_t deadline, json_t **ret)
 			return r;
 	}
 	line = (size_t)(nl - s->buf);
-	m = json_loadb(s->buf, line, JSON_REJECT_DUPLICATES, NULL);
+	if (!too_deep(s->buf, line))
+		m = json_loadb(s->buf, line, JSON_REJECT_DUPLICATES, NULL);
 	s->len -= line + 1;
 	memmove(s->buf, nl + 1, s->len);
 	if (!json_is_object(m)) {

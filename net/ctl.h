@@ -34,7 +34,8 @@ int ctl_stream_fd(const struct ctl_stream *s);
 
 /*
  * The next message, an object. deadline: on clock_ns(); 0: none. -ENODATA: the other side closed between two
- * messages; -ECONNRESET: in the middle of one; -EBADMSG: not a JSON object; -EMSGSIZE, -ETIMEDOUT, -ENOMEM.
+ * messages; -ECONNRESET: in the middle of one; -EBADMSG: not a JSON object, or nested too deep; -EMSGSIZE, -ETIMEDOUT,
+ * -ENOMEM.
  */
 int ctl_recv(struct ctl_stream *s, uint64_t deadline, json_t **ret);
 /* -EPIPE, -ETIMEDOUT, -ENOMEM. */

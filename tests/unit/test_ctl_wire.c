@@ -81,6 +81,32 @@ START_TEST(refuses_what_is_no_object)
 }
 END_TEST
 
+/* Valid JSON, which would take the parser's stack; brackets in a string are none. */
+START_TEST(refuses_what_is_too_deep)
+{
+	char text[8192];
+	json_t *m;
+
+	open_pair(sizeof(text));
+	for (int n = 40; n <= 2000; n *= 7) {
+		strcpy(text, "{\"a\":");
+		memset(text + 5, '[', n);
+		memset(text + 5 + n, ']', n);
+		strcpy(text + 5 + 2 * n, "}\n");
+		say(text);
+		ck_assert_int_eq(ctl_recv(stream, soon(), &m), -EBADMSG);
+	}
+	strcpy(text, "{\"a\":\"\\\"");
+	memset(text + 8, '[', 2000);
+	strcpy(text + 2008, "\",\"b\":[[],[],[[{}]]]}\n");
+	say(text);
+	ck_assert_int_eq(ctl_recv(stream, soon(), &m), 0);
+	ck_assert_uint_eq(json_string_length(json_object_get(m, "a")), 2001);
+	json_decref(m);
+	close_pair();
+}
+END_TEST
+
 START_TEST(bounds_a_line)
 {
 	char big[8192];
@@ -245,6 +271,7 @@ int main(void)
 
 	tcase_add_test(t, takes_lines_apart);
 	tcase_add_test(t, refuses_what_is_no_object);
+	tcase_add_test(t, refuses_what_is_too_deep);
 	tcase_add_test(t, bounds_a_line);
 	tcase_add_test(t, tells_how_a_peer_left);
 	tcase_add_test(t, sends_no_further_than_the_peer_reads);
