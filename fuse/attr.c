@@ -106,10 +106,12 @@ void reply_entry(struct op *op, const struct msg_attr *a, struct put *put, uint6
 
 	if (brief)
 		e.entry_timeout = 0;
+	op_ref(op); /* as in give_out() */
 	if (r < 0)
 		op_err(op, r);
 	else if (op_entry(op, &e))
 		inode_forget(fs->inodes, id, 1);
+	op_unref(op);
 }
 
 void inherit_group(struct fs *fs, uint64_t dir, bool is_dir, uint32_t *mode, uint32_t *gid)

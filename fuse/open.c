@@ -99,8 +99,11 @@ static void give_out(struct open_op *o)
 	struct fuse_file_info fi = o->fi;
 
 	o->handle = NULL;
+	/* Where it was answered before, ours may be the last reference, and without one fs may go. */
+	op_ref(&o->n.op);
 	if (op_open(&o->n.op, &fi))
 		handle_give_up(fs, h);
+	op_unref(&o->n.op);
 }
 
 /* ---- published versions ------------------------------------------------------------------------------------- */
@@ -324,10 +327,12 @@ static void answer_create(struct open_op *o, struct put *put, const char *name)
 		return;
 	}
 	fi = o->fi;
+	op_ref(&o->n.op); /* as in give_out() */
 	if (op_create(&o->n.op, &e, &fi)) {
 		handle_give_up(fs, h);
 		inode_forget(fs->inodes, a.id, 1);
 	}
+	op_unref(&o->n.op);
 }
 
 /* ---- create, where somebody was first ----------------------------------------------------------------------- */

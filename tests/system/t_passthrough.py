@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -221,6 +222,36 @@ def all_mapped(ctx):
     put(d, "next")
     check_bytes(read_file(f"{d}/next"), big_stamped("next", 1, VALUE), "a value put when they had gone")
     daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=60)
+def openers_are_killed(ctx):
+    """While the SSD brings in what they open: nobody hangs, nothing stays open, and the daemon ends."""
+    daemon, d = with_passthrough(ctx, dram="48MB", ssd="256MB")
+    n, rng = 20, random.Random(5)
+    for i in range(n):
+        put(d, f"v{i}")
+    opens = ("import os, random, sys\nwhile True:\n  fd = os.open(sys.argv[1] + f'/v{random.randrange(20)}', os.O_RDONLY)\n"
+             "  os.pread(fd, 4096, random.randrange(4 << 20))\n  os.close(fd)\n")
+    readers, until = [], time.monotonic() + 5
+    try:
+        while time.monotonic() < until:
+            while len(readers) < 8:
+                readers.append(subprocess.Popen([sys.executable, "-S", "-c", opens, d]))
+            time.sleep(rng.random() / 10)
+            r = readers.pop(rng.randrange(len(readers)))
+            same(r.poll(), None, "a reader has ended")
+            r.kill()
+            r.wait(10 * SLOW)
+            daemon.cli("evict", "--tier", "dram", f"{d}/v{rng.randrange(n)}", ok=False)
+    finally:
+        for r in readers:
+            r.kill()
+            r.wait()
+    check(daemon.number("fs", "interrupted"), "somebody was killed while it waited")
+    same(daemon.number("fs", "errors_io"), 0, "EIO answers")
+    wait_for(lambda: daemon.number("fs", "passthrough", "held") == 0, "no file is held any more")
+    daemon.stop() # at once, before other requests' locks put all in order for ThreadSanitizer
 
 
 @test(fluxkv=True, timeout=120)
