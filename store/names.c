@@ -339,10 +339,21 @@ void node_mkdir(struct node *n, uint64_t dir, const char *name, uint32_t mode, u
 
 /* ---- unlink, rmdir ------------------------------------------------------------------------------------------ */
 
+/*
+ * The master has nothing of that name, and its word of that may still be on its way: who was told must not be told
+ * otherwise by what is leased here.
+ */
+static void forget_if_gone(struct name_op *op, int status)
+{
+	if (status == -ENOENT)
+		names_forget(op->n, op->dir, op->name, 0);
+}
+
 static void delete_answer(void *arg, const struct msg *m)
 {
 	struct name_op *op = arg;
 
+	forget_if_gone(op, m->status);
 	if (m->status == 0)
 		names_forget(op->n, op->dir, op->name, m->u.entry.lease);
 	op_end(op, m->status, NULL);
@@ -530,6 +541,7 @@ static void rename_answer(void *arg, const struct msg *m)
 
 	if (m->status == 0)
 		rename_forget(op, m->u.rename.lease);
+	forget_if_gone(op, m->status);
 	op_end(op, m->status, NULL);
 }
 
