@@ -1035,6 +1035,45 @@ START_TEST(a_lost_notice_is_made_up_for)
 }
 END_TEST
 
+/* The master alone is told: what is leased here stays, as when its word of a change is still on its way. */
+static void rename_at_master(const char *from, const char *to)
+{
+	struct msg *m = msg_new(MSG_RENAME);
+	struct waiter w;
+
+	m->u.rename.from_dir = m->u.rename.to_dir = ns_dir;
+	strcpy(m->u.rename.from, from);
+	strcpy(m->u.rename.to, to);
+	waiter_init(&w);
+	node_call(node, m, answer_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+}
+
+/* Who was told that a name is not there must not then be told that it is. */
+START_TEST(a_lease_is_not_believed_against_the_master)
+{
+	struct node_entry e;
+
+	start(32 * MIB, 0);
+	ck_assert_int_eq(put_value("a", 1, 1, MIB), 0);
+	ck_assert_int_eq(put_value("b", 2, 1, MIB), 0);
+	ck_assert_int_eq(lookup("a", &e), 0);
+	ck_assert_int_eq(lookup("b", &e), 0);
+	rename_at_master("a", "c");
+	rename_at_master("b", "d");
+	ck_assert_int_eq(lookup("a", &e), 0);
+	ck_assert_int_eq(unlink_name("a"), -ENOENT);
+	ck_assert_int_eq(lookup("a", &e), -ENOENT);
+	ck_assert_int_eq(lookup("b", &e), 0);
+	ck_assert_int_eq(rename_name("b", "e"), -ENOENT);
+	ck_assert_int_eq(lookup("b", &e), -ENOENT);
+	ck_assert_int_eq(unlink_name("c"), 0);
+	ck_assert_int_eq(unlink_name("d"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
 /* The device fails between the write and the master's answer: the copy in memory is the only one. */
 START_TEST(a_copy_is_lost_while_it_is_committed)
 {
@@ -1638,6 +1677,7 @@ int main(void)
 	tcase_add_test(tc, the_backlog_has_its_limit);
 	tcase_add_test(tc, a_copy_needs_no_job);
 	tcase_add_test(tc, a_lost_notice_is_made_up_for);
+	tcase_add_test(tc, a_lease_is_not_believed_against_the_master);
 	tcase_add_test(tc, a_copy_is_lost_while_it_is_committed);
 	tcase_add_test(tc, a_device_that_does_not_answer);
 	tcase_add_test(tc, a_device_that_is_slow);
