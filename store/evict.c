@@ -90,19 +90,16 @@ static void send_or_free(struct node *n, struct msg *m)
 }
 
 /* What the segment has, and what of it files without a name occupy because somebody maps them. */
-static void heartbeat(struct node *n)
+static void heartbeat(struct node *n, const struct segment_usage *u)
 {
-	struct segment_usage u;
 	struct msg *m;
 
-	if (segment_usage(n->seg, &u) < 0)
-		return;
-	atomic_store(&n->count.dram_zombie, u.orphaned);
+	atomic_store(&n->count.dram_zombie, u->orphaned);
 	m = msg_new(MSG_HEARTBEAT);
 	if (!m)
 		return;
-	m->u.heartbeat.capacity = u.capacity;
-	m->u.heartbeat.zombie = u.orphaned;
+	m->u.heartbeat.capacity = u->capacity;
+	m->u.heartbeat.zombie = u->orphaned;
 	/* Less while a device is out. */
 	node_ssd_room(n, &m->u.heartbeat.ssd_capacity, &m->u.heartbeat.ssd_used);
 	node_call(n, m, NULL, NULL);
@@ -116,6 +113,7 @@ static void reclaim_list(struct node *n, struct reclaim *r)
 	while (r) {
 		struct msg *freed = items_msg(MSG_ALLOC_FREED, RECLAIM_BATCH);
 		struct msg *acks = items_msg(MSG_DELETE_ACK, RECLAIM_BATCH);
+		struct segment_usage u;
 		bool shared = false;
 
 		if (!freed || !acks) {
@@ -132,8 +130,8 @@ static void reclaim_list(struct node *n, struct reclaim *r)
 			r = next;
 		}
 		/* The master must not grant again what is not free, so it hears of that first. */
-		if (shared)
-			heartbeat(n);
+		if (shared && segment_usage(n->seg, &u) == 0 && u.orphaned != count_get(n, dram_zombie))
+			heartbeat(n, &u);
 		send_or_free(n, freed);
 		send_or_free(n, acks);
 	}
@@ -640,6 +638,7 @@ static void *evictor_thread(void *arg)
 	struct victims v = {.n = n, .max = VICTIMS_MAX};
 	uint64_t beat = clock_ns() + HOUSEKEEPING_NS, until = beat;
 	uint64_t renew = clock_ns() + n->renew_ns;
+	struct segment_usage u;
 	bool stop, waiting;
 
 	v.b = calloc(VICTIMS_MAX, sizeof(*v.b));
@@ -652,7 +651,8 @@ static void *evictor_thread(void *arg)
 		want = bytes_short(n, &waiting);
 		now = clock_ns();
 		if (now >= beat) {
-			heartbeat(n);
+			if (segment_usage(n->seg, &u) == 0)
+				heartbeat(n, &u);
 			if (now >= renew) {
 				put_renew_all(n);
 				renew = now + n->renew_ns;
