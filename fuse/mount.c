@@ -28,10 +28,11 @@ bool fs_set_feature(struct fuse_conn_info *conn, uint64_t flag, bool on)
 		return fuse_set_feature_flag(conn, flag);
 	fuse_unset_feature_flag(conn, flag);
 #else
+	conn->want &= ~(unsigned)flag;
+	if (on && !(conn->capable & (unsigned)flag))
+		return false;
 	if (on)
-		conn->want |= conn->capable & (unsigned)flag;
-	else
-		conn->want &= ~(unsigned)flag;
+		conn->want |= (unsigned)flag;
 #endif
 	return true;
 }
