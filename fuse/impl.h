@@ -52,6 +52,7 @@ struct fs_counters {
 	atomic_ullong lookups, opens, creates, reads, read_bytes, writes, write_bytes, flushes, renames, unlinks,
 	    readdirs;
 	atomic_ullong requests, in_flight, parked, interrupted, errors_io, estale, handles, invalidations;
+	atomic_ullong answered; /* of requests; what is not in it may be using the session's descriptor */
 };
 
 struct fs {
@@ -293,6 +294,8 @@ struct passthrough *passthrough_free(struct passthrough *p);
 void passthrough_init(struct fs *fs, struct fuse_conn_info *conn);
 /* Tries it out, once INIT is answered. -EOPNOTSUPP: it is insisted on and not to be had. */
 int passthrough_start(struct fs *fs, struct errmsg *e);
+/* From its return on nobody uses the session's descriptor for it. */
+void passthrough_stop(struct fs *fs);
 /* NULL: it is on. */
 const char *passthrough_why_not(struct fs *fs);
 uint64_t passthrough_held(struct fs *fs);

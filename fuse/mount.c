@@ -398,6 +398,13 @@ int fs_loop(struct fs *fs)
 	return atomic_load(&fs->loop_error);
 }
 
+/* No worker starts an op any more, and none waits: what has no answer is being given it. */
+static void wait_answers(struct fs *fs)
+{
+	while (atomic_load_explicit(&fs->count.answered, memory_order_acquire) != atomic_load(&fs->count.requests))
+		usleep(100);
+}
+
 /* The store ends each call within its deadline. */
 static void wait_store(struct fs *fs)
 {
@@ -424,7 +431,9 @@ struct fs *fs_unmount(struct fs *fs)
 	workers_stop(fs);
 	if (fs->keeper)
 		keeper_fail_all(fs->keeper, -ENOTCONN);
-	/* From here on nobody answers: no request is left in any op. */
+	wait_answers(fs);
+	passthrough_stop(fs);
+	/* From here on nobody uses the session's descriptor: no request is left in any op. */
 	if (fs->mounted)
 		fuse_session_unmount(fs->se);
 	wait_store(fs);

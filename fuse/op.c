@@ -135,9 +135,17 @@ static int checked_err(struct fs *fs, int err, const char *what, uint64_t ino)
 	return err;
 }
 
-/* Ends the answerer's part; r is what libfuse said of the answer. */
-static int op_answered(struct op *op, int r)
+/* The kernel has the answer, so fs_unmount() may close the descriptor it was written to. */
+static void count_answered(struct fs *fs)
 {
+	atomic_fetch_add_explicit(&fs->count.answered, 1, memory_order_release);
+}
+
+/* Ends the answerer's part; r is what libfuse said of the answer, if it was ours to give. */
+static int op_answered(struct op *op, bool ours, int r)
+{
+	if (ours)
+		count_answered(op->op_fs);
 	op_unref(op);
 	return r;
 }
@@ -146,7 +154,7 @@ static int op_answered(struct op *op, int r)
 #define OP_ANSWER(op, expr)                                                                                            \
 	({                                                                                                             \
 		fuse_req_t req = op_take(op);                                                                          \
-		op_answered(op, req ? (expr) : -ECANCELED);                                                            \
+		op_answered(op, req != NULL, req ? (expr) : -ECANCELED);                                               \
 	})
 
 int op_ok(struct op *op)
@@ -167,6 +175,7 @@ bool op_fail(struct op *op, int err)
 	if (!req)
 		return false;
 	fuse_reply_err(req, -err);
+	count_answered(op->op_fs);
 	return true;
 }
 

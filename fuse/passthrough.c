@@ -54,7 +54,6 @@ static void backing_close(struct fs *fs, int id)
 {
 	uint32_t arg = (uint32_t)id;
 
-	/* Fails when the mount is gone, and the kernel's ids with it. */
 	if (ioctl(fuse_session_fd(fs->se), BACKING_CLOSE, &arg) < 0)
 		log_debug("backing id %d cannot be closed: %s", id, strerror(errno));
 }
@@ -159,6 +158,18 @@ int passthrough_start(struct fs *fs, struct errmsg *e)
 	if (fs->cfg.passthrough == FS_PASSTHROUGH_AUTO)
 		log_info("%s: reads are copied by the daemon, without passthrough: %s", fs->cfg.mountpoint, p->why_not);
 	return 0;
+}
+
+void passthrough_stop(struct fs *fs)
+{
+	struct passthrough *p = fs->passthrough;
+
+	atomic_store(&p->on, false);
+	/* Who saw it on has one of these. */
+	for (size_t i = 0; i < LOCKS; i++) {
+		pthread_mutex_lock(&p->locks[i]);
+		pthread_mutex_unlock(&p->locks[i]);
+	}
 }
 
 const char *passthrough_why_not(struct fs *fs)
@@ -268,7 +279,8 @@ void passthrough_leave(struct fs *fs, struct handle *h)
 
 	pthread_mutex_lock(lock_of(fs, i));
 	if (h->h_through && atomic_fetch_sub(&i->i_through, 1) == 1) {
-		backing_close(fs, i->i_backing);
+		if (atomic_load(&fs->passthrough->on)) /* else the kernel's ids go with the mount */
+			backing_close(fs, i->i_backing);
 		i->i_backing = 0;
 		give_back(fs, h->h_version);
 	}
