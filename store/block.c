@@ -243,7 +243,12 @@ void block_settle(struct node *n, struct block_shard *s, struct block *b)
 
 	if (b->pins == 0 && b->map && count_get(n, maps) > MAPS_MAX)
 		block_unmap(n, b);
-	if (b->holders || b->pins || b->waiters || (b->flags & moving))
+	if (b->pins || b->waiters || (b->flags & moving))
+		return;
+	/* A holder wants the bytes, and from wherever: a copy that is no replica must not lie in memory for that. */
+	if (b->holders && (b->flags & BLOCK_TEMP) && block_hold_ssd(n, b))
+		block_drop_memory(n, b, true);
+	if (b->holders)
 		return;
 	if ((b->flags & BLOCK_HELD) && !(b->flags & BLOCK_PIN)) {
 		ssd_unhold(n->ssd, block_key(b));

@@ -1546,6 +1546,68 @@ START_TEST(both_tiers_evicted_at_once_keep_the_value)
 }
 END_TEST
 
+struct reader {
+	struct version *v;
+	atomic_bool stop;
+	unsigned reads;
+};
+
+static void *read_on(void *arg)
+{
+	struct reader *rd = arg;
+
+	for (; !atomic_load(&rd->stop); rd->reads++)
+		ck_assert_int_ge(check_version(rd->v, 7), 0);
+	return NULL;
+}
+
+static uint64_t dram_used_soon(uint64_t want)
+{
+	for (int i = 0; i < 500 && stats().dram_used != want; i++)
+		usleep(10000);
+	return stats().dram_used;
+}
+
+/* Evicted while it is read, a copy goes with the read, not with the open file: that one can have it from the SSD. */
+START_TEST(what_was_evicted_is_not_kept_by_an_open_file)
+{
+	struct reader rd = {.stop = false};
+	struct node_entry e;
+	struct waiter w;
+	pthread_t thread;
+	int r;
+
+	start(64 * MIB, 128 * MIB);
+	for (uint32_t i = 0; i < 20; i++) {
+		ck_assert_int_eq(put_value("v", 7, i, 4096), 0);
+		ck_assert_int_eq(lookup("v", &e), 0);
+		wait_persisted(&e.attr);
+		ck_assert_int_eq(version_open(node, &e.attr, &rd.v), 0);
+		atomic_store(&rd.stop, false);
+		ck_assert_int_eq(pthread_create(&thread, NULL, read_on, &rd), 0);
+		for (int k = 0; k < 50; k++) {
+			waiter_init(&w);
+			node_evict(node, &e.attr, NODE_TIER_DRAM, false, done_cb, &w);
+			r = wait_for(&w);
+			ck_assert_msg(r == 0 || r == -EBUSY || r == -ENODATA, "%d", r);
+		}
+		atomic_store(&rd.stop, true);
+		pthread_join(thread, NULL);
+		waiter_init(&w);
+		node_evict(node, &e.attr, NODE_TIER_DRAM, false, done_cb, &w);
+		r = wait_for(&w);
+		ck_assert_msg(r == 0 || r == -ENODATA, "%d", r);
+		ck_assert_uint_eq(dram_used_soon(0), 0);
+		ck_assert_int_eq(check_version(rd.v, 7), (int)i);
+		version_close(rd.v);
+	}
+	ck_assert_uint_gt(rd.reads, 1000);
+	ck_assert_int_eq(unlink_name("v"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
 #define CHURN_NAMES 40
 #define CHURN_THREADS 4
 
@@ -1664,6 +1726,7 @@ int main(void)
 	tcase_add_test(evict, a_pin_keeps_the_last_copy);
 	tcase_add_test(evict, a_slow_writer_keeps_its_put);
 	tcase_add_test(evict, both_tiers_evicted_at_once_keep_the_value);
+	tcase_add_test(evict, what_was_evicted_is_not_kept_by_an_open_file);
 	tcase_add_test(tc, larger_than_memory);
 	tcase_add_test(tc, several_large_files_at_once);
 	tcase_add_test(churn_tc, churn_in_memory);
