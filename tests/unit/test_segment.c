@@ -214,6 +214,13 @@ START_TEST(test_charge_covers_real_pages)
 }
 END_TEST
 
+static bool all_zero(const char *p, uint64_t n)
+{
+	while (n && p[n - 1] == 0)
+		n--;
+	return n == 0;
+}
+
 START_TEST(test_tail_is_zero)
 {
 	uint64_t len = lengths[_i], tail = segment_charge(len) - len;
@@ -224,19 +231,16 @@ START_TEST(test_tail_is_zero)
 	ck_assert_int_eq(segment_trim(seg, fd, len, NULL), 0);
 	ck_assert_int_eq(segment_map(seg, fd, len, PROT_READ | PROT_WRITE, (void **)&p), 0);
 	ck_assert_int_eq(p[len - 1], 'x');
-	for (uint64_t i = 0; i < tail; i++)
-		ck_assert_int_eq(p[len + i], 0);
+	ck_assert(all_zero(p + len, tail));
 	memset(p, 'y', segment_charge(len));
 	segment_zero_tail(p, len);
-	for (uint64_t i = 0; i < tail; i++)
-		ck_assert_int_eq(p[len + i], 0);
+	ck_assert(all_zero(p + len, tail));
 	ck_assert_int_eq(p[len - 1], 'y');
 	segment_unmap(p, len);
 	/* growing again shows zeros, not what was stored beyond the end through the mapping */
 	ck_assert_int_eq(segment_reserve(seg, fd, len + 5000), 0);
 	ck_assert_int_eq(segment_map(seg, fd, len + 5000, PROT_READ, (void **)&p), 0);
-	for (int i = 0; i < 5000; i++)
-		ck_assert_int_eq(p[len + (uint64_t)i], 0);
+	ck_assert(all_zero(p + len, 5000));
 	segment_unmap(p, len + 5000);
 	close(fd);
 	segment_unlink(seg, 1);
