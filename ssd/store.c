@@ -156,18 +156,40 @@ static struct ssd_device *device_of(struct ssd_store *s, const struct ssd_entry 
 	return &s->devs[e->ring / SSD_MAX_SHARDS];
 }
 
-/* The next device in turn that works and can take len bytes; NULL when there is none. Call with s locked. */
+static uint64_t backlog_of(struct ssd_device *d)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&d->lock);
+	bytes = d->backlog;
+	pthread_mutex_unlock(&d->lock);
+	return bytes;
+}
+
+/*
+ * Of the devices that work and can take len bytes the one with the least to write, in turn: a slow one gets no more than
+ * it can do, and a silent one nothing. NULL when there is none. Call with s locked.
+ */
 static struct ssd_device *pick_device(struct ssd_store *s, uint64_t len)
 {
-	for (unsigned i = 0; i < s->n_devs; i++) {
+	struct ssd_device *best = NULL;
+	uint64_t least = UINT64_MAX;
+
+	for (unsigned i = 0; i < s->n_devs && least; i++) {
 		struct ssd_device *d = &s->devs[(s->next_dev + i) % s->n_devs];
+		uint64_t backlog;
 
 		if (d->failed || align_up(len, d->align) > d->rings[0].size)
 			continue;
-		s->next_dev = (d->id + 1) % s->n_devs;
-		return d;
+		backlog = backlog_of(d);
+		if (!best || backlog < least) {
+			best = d;
+			least = backlog;
+		}
 	}
-	return NULL;
+	if (best)
+		s->next_dev = (best->id + 1) % s->n_devs;
+	return best;
 }
 
 /* Makes the entries fewer by one; the next ring in turn that can. Call with s locked. */

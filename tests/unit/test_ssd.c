@@ -1347,6 +1347,30 @@ static void worker_step(struct worker *w, struct known *k, uint64_t id)
 	}
 }
 
+/* What a device that does not answer has been given is all that it is given. */
+START_TEST(test_silent_device_gets_no_more)
+{
+	struct call *held[2];
+
+	cfg.n_roots = 2;
+	open_store();
+	faulty_hold_device(&faulty, FAULTY_WRITE, 1);
+	for (unsigned i = 0; i < 2; i++)
+		held[i] = must_start_write(i, 1000, 0);
+	for (unsigned i = 2; i < 40; i++)
+		put(i, 1000);
+	ck_assert_uint_eq(stats().dev[0].entries, 39);
+	faulty_hold(&faulty, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_int_eq(call_wait(held[i]), 0);
+		ssd_commit_done(store, key(i));
+	}
+	for (unsigned i = 40; i < 60; i++)
+		put(i, 1000);
+	ck_assert_uint_eq(stats().dev[1].entries, 11);
+}
+END_TEST
+
 static void *worker(void *arg)
 {
 	struct known known[PER_WORKER] = {0};
@@ -1713,6 +1737,7 @@ static void add_fault_tests(Suite *suite, bool two_devices)
 	if (two_devices) {
 		tcase_add_test(tc, test_device_fails_reading);
 		tcase_add_test(tc, test_device_fails_writing);
+		tcase_add_test(tc, test_silent_device_gets_no_more);
 		tcase_add_test(tc, test_mixed_load);
 	} else {
 		fprintf(stderr, "# NOT TESTED: two devices: /dev/shm does not take O_DIRECT\n");
