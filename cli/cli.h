@@ -55,7 +55,8 @@ int cli_parse(const struct command *c, int argc, char **argv, struct cli_options
 void cli_print_usage(const struct command *c, bool to_stderr);
 void cli_print_options(const char *letters);
 
-/* ttl words: seconds, or "none" as 0. -EINVAL. */
+/* ttl words: seconds, minutes, hours or days, or "none" as 0. -EINVAL. */
+#define CLI_TIME_EXPECTED "a time such as 90, 30m, 12h or 7d, at most 4000000000 seconds, or none"
 int cli_parse_seconds(const char *text, uint64_t *ret);
 
 int cmd_doctor(const struct cli_options *o, int n, char **words);

@@ -80,7 +80,7 @@ int cmd_ttl(const struct cli_options *o, int n, char **words)
 	struct walk w = {.recursive = o->recursive, .request = ttl_request, .arg = &seconds};
 
 	if (cli_parse_seconds(words[1], &seconds)) {
-		cli_error("ttl: %s: expected seconds from 1 to 4000000000, or none", words[1]);
+		cli_error("ttl: %s: expected " CLI_TIME_EXPECTED, words[1]);
 		return CLI_USAGE;
 	}
 	return walk_words(o, &w, 1, words);

@@ -24,7 +24,7 @@ static const struct cli_option {
     {'d', "delay", "SECONDS", "time between two looks (default 1)"},
     {'n', "count", "N", "leave after N looks"},
     {'b', "block-size", "SIZE", "size of a block (a power of two, 4KiB or more)"},
-    {'T', "ttl", "SECONDS|none", "how long new objects live"},
+    {'T', "ttl", "TIME|none", "how long new objects live"},
     {'P', "persist", "yes|no", "whether objects go to the SSD tier"},
     {'m', "mode", "OCTAL", "permissions of the directory"},
     {'S', "socket", "PATH", "the daemon's control socket"},
@@ -86,8 +86,15 @@ static int print_help(const struct command *c)
 	return -1;
 }
 
+/* Nanoseconds since 1970 must still fit 63 bits when this is added to now. */
+#define SECONDS_MAX 4000000000ull
+
 int cli_parse_seconds(const char *text, uint64_t *ret)
 {
+	static const struct {
+		const char *name;
+		unsigned seconds;
+	} units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}, {"d", 86400}};
 	unsigned long long v;
 	char *end;
 
@@ -99,11 +106,15 @@ int cli_parse_seconds(const char *text, uint64_t *ret)
 		return -EINVAL;
 	errno = 0;
 	v = strtoull(text, &end, 10);
-	/* Nanoseconds since 1970 must still fit 63 bits when this is added to now. */
-	if (errno || *end || !v || v > 4000000000ull)
-		return -EINVAL;
-	*ret = v;
-	return 0;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(end, units[i].name))
+			continue;
+		if (errno || !v || v > SECONDS_MAX / units[i].seconds)
+			return -EINVAL;
+		*ret = v * units[i].seconds;
+		return 0;
+	}
+	return -EINVAL;
 }
 
 static int bad_value(const struct command *c, const char *name, const char *value, const char *expected)
@@ -154,7 +165,7 @@ static int set_word(const struct command *c, char letter, const char *arg, struc
 	case 'T':
 		o->ttl = arg;
 		if (cli_parse_seconds(arg, &seconds))
-			return bad_value(c, "ttl", arg, "seconds from 1 to 4000000000, or none");
+			return bad_value(c, "ttl", arg, CLI_TIME_EXPECTED);
 		return 0;
 	case 'P':
 		o->persist = arg;

@@ -52,7 +52,8 @@ def usage_and_help(ctx):
                         (["evict", "ns/f"], "--tier"), (["evict", "--tier", "tape", "ns/f"], "dram or ssd"),
                         (["evict", "--tier"], "needs a value"), (["ns", "lsit"], "did you mean 'ns list'"),
                         (["ns", "rm"], "which namespace"), (["ns", "list", "x"], "no name"), (["ns", "set", "ns"], "what"),
-                        (["ttl", "ns/f", "soon"], "seconds"), (["ttl", "ns/f", "0"], "seconds"),
+                        (["ttl", "ns/f", "soon"], "30m"), (["ttl", "ns/f", "0"], "30m"),
+                        (["ttl", "ns/f", "2w"], "30m"), (["ttl", "ns/f", "46297d"], "4000000000"),
                         (["ttl", "ns/f", "-1"], "-1"), (["top", "-d", "0"], "0.1"), (["top", "-n", "x"], "number"),
                         (["ns", "create", "x", "--block-size", "12345"], "power of two"),
                         (["ns", "create", "x", "--persist", "perhaps"], "yes or no"),
@@ -238,6 +239,9 @@ def pin_and_ttl(ctx):
     d.cli("ttl", "ns/f", "100")
     left = int(os.getxattr(f"{d.mnt}/ns/f", "user.fluxkv.ttl"))
     check(98 <= left <= 100, f"seconds left: {left}")
+    d.cli("ttl", "ns/f", "2h")
+    left = int(os.getxattr(f"{d.mnt}/ns/f", "user.fluxkv.ttl"))
+    check(7190 <= left <= 7200, f"seconds left of two hours: {left}")
     d.cli("ttl", "ns/f", "none")
     same(json.loads(d.cli("stat", "--json", "ns/f").stdout)["expires_ns"], 0, "no expiry")
     d.cli("ttl", "ns/f", "1")
