@@ -162,10 +162,14 @@ def a_full_directory_is_an_error(ctx):
 def interrupt(ctx, sig, *args):
     where, tmp = args[-1], ctx.temp("tmp")
     p = subprocess.Popen([BENCH, *args], stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": tmp})
-    wait_for(lambda: any(names for at, _, names in os.walk(where)), "it has begun")
-    time.sleep(0.1)
-    p.send_signal(sig)
-    same(p.wait(20 * SLOW), -sig, f"status of {args[0]} after {sig}")
+    try:
+        wait_for(lambda: any(names for at, _, names in os.walk(where)), "it has begun")
+        time.sleep(0.1)
+        p.send_signal(sig)
+        same(p.wait(20 * SLOW), -sig, f"status of {args[0]} after {sig}")
+    finally:
+        p.kill()
+        p.wait()
     same((os.listdir(where), os.listdir(tmp)), ([], []), f"left behind by {args[0]}")
 
 

@@ -11,8 +11,8 @@ import sys
 import threading
 import time
 
-from lib import (MIB, LONG, SLOW, Failed, Mapping, Skip, big_stamped, check, check_bytes, read_file, run, same, test, wait_for,
-                 write_file)
+from lib import (MIB, LONG, SLOW, Failed, Mapping, Skip, big_stamped, check, check_bytes, diag, read_file, run, same, test,
+                 wait_for, write_file)
 
 VALUE = 4 * MIB - 128
 
@@ -72,7 +72,7 @@ def says_whether_it_is_on(ctx):
         check("ok    the kernel reads values" in insisting.cli("doctor", ok=False).stdout, "the doctor says so")
         insisting.stop()
     else:
-        p = subprocess.run(insisting.command(), capture_output=True, text=True, timeout=20, check=False)
+        p = subprocess.run(insisting.command(), capture_output=True, text=True, timeout=20 * SLOW, check=False)
         check(p.returncode == 1 and "no passthrough, which the configuration insists on" in p.stderr,
               f"passthrough=on where it is not to be had: {p.returncode} {p.stderr}")
 
@@ -104,7 +104,7 @@ def nobody_is_asked(ctx):
     took = daemon.number("fs", "requests") - before # Python's mmap looks at the size twice, and reads change atime
     check(took <= 2 * len(sizes), f"{took} requests")
     spent = daemon.cpu_seconds() - cpu
-    check(spent < 0.2, f"the daemon spent {spent:.2f} s while others read")
+    check(spent < 0.2 * SLOW, f"the daemon spent {spent:.2f} s while others read")
     check(daemon.number("fs", "passthrough", "held") == sum(sizes), "what is open is counted")
     for fd in fds.values():
         os.close(fd)
@@ -175,7 +175,7 @@ def mappings_outlive_their_versions(ctx):
         m.close()
     os.sync()
     subprocess.run(["umount", daemon.mnt], check=True)
-    daemon.process.wait(20)
+    daemon.process.wait(20 * SLOW)
 
 
 @test(fluxkv=True, timeout=120)
@@ -233,9 +233,14 @@ def openers_are_killed(ctx):
         put(d, f"v{i}")
     opens = ("import os, random, sys\nwhile True:\n  fd = os.open(sys.argv[1] + f'/v{random.randrange(20)}', os.O_RDONLY)\n"
              "  os.pread(fd, 4096, random.randrange(4 << 20))\n  os.close(fd)\n")
-    readers, until = [], time.monotonic() + 5
+    readers, begun = [], time.monotonic()
+
+    def enough():
+        spent = time.monotonic() - begun
+        return spent > 30 * SLOW or spent > 5 and daemon.number("fs", "interrupted")
+
     try:
-        while time.monotonic() < until:
+        while not enough():
             while len(readers) < 8:
                 readers.append(subprocess.Popen([sys.executable, "-S", "-c", opens, d]))
             time.sleep(rng.random() / 10)
@@ -275,7 +280,7 @@ def ends_while_opens_wait(ctx):
     readers[0].wait(2 * SLOW)
     same(daemon.kill(signal.SIGTERM, 30), 0, "exit status")
     for r in readers[1:]:
-        _, said = r.communicate(timeout=20)
+        _, said = r.communicate(timeout=20 * SLOW)
         check("endpoint is not connected" in said, f"a reader says: {said}")
     log = daemon.log_text()
     check("requests still wait" in log and "for writing" not in log, f"the log says what was given up: {log}")
@@ -293,14 +298,15 @@ def deleted_and_mapped_is_not_granted_again(ctx):
             put(d, f"v{i}", turn)
         maps = [pin_down(f"{d}/v{i}") for i in range(10)]
         unmap = threading.Timer(1, lambda maps=maps: [m.close() for m in maps])
+        data = big_stamped("large", turn, 48 * MIB)
         for i in range(10):
             os.unlink(f"{d}/v{i}")
-        unmap.start()
         started = time.monotonic()
-        put(d, "large", turn, 48 * MIB) # raises ENOSPC where more was granted than is there
+        unmap.start()
+        write_file(f"{d}/large", data) # raises ENOSPC where more was granted than is there
         check(time.monotonic() - started > 0.9, "it did not wait")
         unmap.join()
-        check_bytes(read_file(f"{d}/large"), big_stamped("large", turn, 48 * MIB), "the value that waited")
+        check_bytes(read_file(f"{d}/large"), data, "the value that waited")
         os.unlink(f"{d}/large")
     daemon.check_empty()
 
@@ -401,7 +407,7 @@ class Opener(threading.Thread):
         try:
             while time.monotonic() < self.until:
                 self.once()
-        except (Failed, OSError) as e:
+        except Exception as e: # whatever it is, it must not end the thread unseen
             self.fault = f"{type(e).__name__}: {e}"
         for m, _ in self.held:
             m.close()
@@ -439,7 +445,9 @@ def readers_race_with_everything(ctx):
     for o in openers:
         o.join()
         check(not o.fault, o.fault)
-    print(f"# {sum(o.reads for o in openers)} reads, {version} versions")
+    reads = sum(o.reads for o in openers)
+    diag(f"{reads} reads, {version} versions")
+    check(reads > 100 and version > 10, "hardly anything has raced")
     same(daemon.number("fs", "errors_io"), 0, "EIO answers")
     zombies_end(daemon)
     daemon.check_empty()

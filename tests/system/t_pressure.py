@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 from lib import BUILD_DIR, FLUXKVD, MIB, SLOW, Skip, check, run, same, small_disk, test, wait_for
@@ -113,7 +114,7 @@ def what_is_started_ends(ctx):
     """All targets, each started for its cells; those that are not installed are named, with what to install."""
     before = bench_left()
     with disk(ctx) as ssd:
-        out, _ = pressure(ctx, *TINY, "--pace=64MiB", "--start", "--output=bytes", "--verify", f"--ssd-dir={ssd}")
+        out, _ = pressure(ctx, *TINY, "--pace=16MiB", "--start", "--output=bytes", "--verify", f"--ssd-dir={ssd}")
     names = {c["target"] for c in out["cells"]}
     for c in out["cells"]:
         check_good(c)
@@ -170,7 +171,7 @@ def a_plain_directory(ctx):
 def while_it_reads(ctx, where, act, *args):
     """Runs act(directory of the values) as soon as all 16 values are there."""
     tmp = ctx.temp("tmp")
-    with subprocess.Popen(command("--json", *TINY, "--window=3", "--output=bytes", *args, where),
+    with subprocess.Popen(command("--json", *TINY, f"--window={round(3 * SLOW)}", "--output=bytes", *args, where),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env={**os.environ, "TMPDIR": tmp}) as p:
         try:
@@ -253,13 +254,14 @@ def somebody_elses_reads_are_not_ours(ctx):
     d = ctx.daemon(dram="64MB").start()
     where = os.path.join(d.mnt, "ns")
     os.mkdir(where)
-    def read_some(values):
-        end = time.monotonic() + 2 # beyond the warm-up, well before the end
-        while time.monotonic() < end:
-            with open(f"{values}/k00000003", "rb") as f:
-                f.read(1)
 
-    code, cell, err = while_it_reads(ctx, where, read_some)
+    def read_on(values):
+        with contextlib.suppress(OSError): # to the end, when it is removed
+            while True:
+                with open(f"{values}/k00000003", "rb") as f:
+                    f.read(1)
+
+    code, cell, err = while_it_reads(ctx, where, lambda values: threading.Thread(target=read_on, args=(values,)).start())
     same((code, cell["errors"], cell["hits"]["unknown"]), (1, 0, cell["hits"]["total"]), f"{cell} {err}")
 
 
@@ -267,9 +269,13 @@ def interrupted(ctx, sig, *args):
     tmp, out = ctx.temp("tmp"), f"{ctx.temp('out')}/json"
     p = subprocess.Popen(command(*TINY, "--window=30", "--output=holder", f"--save={out}", *args),
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "TMPDIR": tmp})
-    time.sleep(2)
-    p.send_signal(sig)
-    same(p.wait(30 * SLOW), -sig, f"status of {args} after {sig}")
+    try:
+        time.sleep(2)
+        p.send_signal(sig)
+        same(p.wait(30 * SLOW), -sig, f"status of {args} after {sig}")
+    finally:
+        p.kill()
+        p.wait()
     same(os.listdir(tmp), [], f"left behind by {args}")
     check(not os.path.exists(out), "no cell was finished")
 
@@ -291,12 +297,21 @@ def a_daemon_that_dies_is_said(ctx):
     tmp = ctx.temp("tmp")
     p = subprocess.Popen(command(*TINY, "--window=30", "--output=bytes", "--start", "--target=fluxkv", "--tiers=dram"),
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": tmp})
-    pid = wait_for(lambda: daemon_of(p.pid), "a daemon of its own")
-    time.sleep(1)
-    os.kill(pid, signal.SIGKILL)
-    _, err = p.communicate(timeout=30 * SLOW)
+    try:
+        pid = wait_for(lambda: daemon_of(p.pid), "a daemon of its own")
+        wait_for(lambda: has_values(f"/proc/{p.pid}/root{tmp}"), "its values are there", 30)
+        time.sleep(1) # the rest of them is put; the window is much longer
+        os.kill(pid, signal.SIGKILL)
+        _, err = p.communicate(timeout=30 * SLOW)
+    finally:
+        p.kill()
+        p.wait()
     same((p.returncode, "fluxkvd has ended" in err), (1, True), f"ends with {err}")
     same(os.listdir(tmp), [], "left in TMPDIR")
+
+
+def has_values(where):
+    return any(sum(n.startswith("k") for n in names) >= 8 for _, _, names in os.walk(where))
 
 
 def daemon_of(pid):
