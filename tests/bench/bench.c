@@ -10,7 +10,7 @@
 
 #include "common/nearest.h"
 #include "tests/bench/commands.h"
-#include "tests/bench/head.h"
+#include "tests/bench/output.h"
 #include "tests/bench/stop.h"
 
 struct command {
@@ -26,6 +26,7 @@ static const struct command commands[] = {
     {"mmap", CMD_MMAP, "DIR", "map values and touch every page, cold and warm", cmd_mmap, false},
     {"put", CMD_PUT, "DIR", "write new values: write(2), O_DIRECT, cp, dd", cmd_put, false},
     {"open", CMD_OPEN, "DIR", "small files: open, stat, absent names, create, readdir", cmd_open, false},
+    {"growth", CMD_GROWTH, "[DIR]", "what a file costs among ten thousand, and among a million", cmd_growth, true},
     {"refill", CMD_REFILL, "DIR", "read values that are only on the SSD tier, against fio", cmd_refill, false},
     {"trace", CMD_TRACE, "FILE DIR", "replay a trace of KV-cache requests", cmd_trace, false},
     {"pressure", CMD_PRESSURE, "[DIR]", "more values than DRAM holds, read by popularity, against other stores",
@@ -128,34 +129,6 @@ static size_t buffer_bytes(const struct bench_options *o, unsigned command)
 	return (size_t)n;
 }
 
-static int print_json(const struct bench *b, const struct command *c)
-{
-	json_t *root = head_json(b->o, c->name, b->dir, b->targets[0].mount.type);
-	int r;
-
-	r = root && json_object_set_new(root, "threads", json_integer(b->o->threads)) == 0 &&
-		    json_object_set_new(root, "warmup", json_integer(b->o->warmup)) == 0
-		? report_json(b->report, root)
-		: -ENOMEM;
-	if (r == 0)
-		r = json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) < 0 ? -EIO : 0;
-	putchar('\n');
-	json_decref(root);
-	return r;
-}
-
-static int print_results(const struct bench *b, const struct command *c)
-{
-	const struct bench_options *o = b->o;
-
-	if (o->json)
-		return print_json(b, c);
-	printf("fluxkv-bench %s: %s (%s), %u runs in turn, %u thread%s, seed %u\n", c->name, b->dir,
-	       b->targets[0].mount.type, o->runs, o->threads, o->threads > 1 ? "s" : "", o->seed);
-	report_print(b->report, stdout);
-	return ferror(stdout) ? -EIO : 0;
-}
-
 static void bench_free(struct bench *b)
 {
 	for (unsigned i = 0; b->bufs && i < b->o->threads; i++)
@@ -182,7 +155,7 @@ static int run_on_targets(struct bench *b, const struct command *c)
 		r = c->run(b);
 	for (unsigned i = 0; i < b->n_targets; i++)
 		target_close(&b->targets[i]);
-	return r < 0 ? r : print_results(b, c);
+	return r < 0 ? r : output_print(b, c->name, b->dir, b->targets[0].mount.type);
 }
 
 static int run_command(struct bench *b, const struct command *c)
@@ -198,7 +171,13 @@ static int run_command(struct bench *b, const struct command *c)
 	return r < 0 ? complain(b->fault.set ? b->fault.e.text : strerror(-r)) : EXIT_SUCCESS;
 }
 
-/* Takes the words that are no options: FILE for trace, then DIR, which pressure has only without --start. */
+/* Whether DIR may be missing, because --start makes what is measured. */
+static bool may_start(const struct command *c)
+{
+	return c->bit == CMD_PRESSURE || c->bit == CMD_GROWTH;
+}
+
+/* Takes the words that are no options: FILE for trace, then DIR, which some have only without --start. */
 static int take_words(struct bench *b, const struct command *c, const char **words, unsigned n, struct errmsg *e)
 {
 	unsigned want = c->bit == CMD_TRACE ? 2 : 1;
@@ -207,13 +186,13 @@ static int take_words(struct bench *b, const struct command *c, const char **wor
 	b->n_files = n;
 	if (c->bit == CMD_REPORT && n)
 		return 0;
-	if (c->bit == CMD_PRESSURE && b->o->pressure.start) {
+	if (may_start(c) && b->o->start) {
 		if (n)
-			return errmsg_set(e, -EINVAL, "pressure: --start and DIR exclude each other");
+			return errmsg_set(e, -EINVAL, "%s: --start and DIR exclude each other", c->name);
 		return 0;
 	}
-	if (c->bit == CMD_PRESSURE && !n)
-		return errmsg_set(e, -EINVAL, "pressure: needs DIR, on a FluxKV mount, or --start");
+	if (may_start(c) && !n)
+		return errmsg_set(e, -EINVAL, "%s: needs DIR, on a FluxKV mount, or --start", c->name);
 	if (n != want)
 		return errmsg_set(e, -EINVAL, "%s: %s than %s was given (see 'fluxkv-bench %s --help')", c->name,
 				  n < want ? "less" : "more", c->words, c->name);

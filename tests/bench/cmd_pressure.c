@@ -108,7 +108,7 @@ static struct backend_setup setup_of(const struct pressure *p, const struct cell
 				      .clients = c->clients,
 				      .dir = c->on->dir,
 				      .ssd_dir = ssd_dir(p->b->o),
-				      .fluxkvd = p->b->o->pressure.fluxkvd};
+				      .fluxkvd = p->b->o->fluxkvd};
 }
 
 static struct load load_of(const struct pressure *p, const struct cell *c, const struct zipf *z)

@@ -6,9 +6,9 @@
 #include "tests/bench/status.h"
 
 /* Whether --target named it; none named: with --start all take part, else the directory alone. */
-static bool wanted(const struct pressure_options *p, unsigned i)
+static bool wanted(const struct bench_options *o, unsigned i)
 {
-	return p->targets ? p->targets >> i & 1 : p->start;
+	return o->pressure.targets ? o->pressure.targets >> i & 1 : o->start;
 }
 
 static void add(struct contenders *c, const struct contender *one)
@@ -70,7 +70,7 @@ static void add_started(struct bench *b, const struct backend_ops *ops, const st
 	struct contender one = {.ops = ops, .dram = limit->dram};
 	struct errmsg e = {{0}};
 
-	if (!backend_here(ops, p->fluxkvd, &e)) {
+	if (!backend_here(ops, b->o->fluxkvd, &e)) {
 		report_note(b->report, "%s", e.text);
 		return;
 	}
@@ -94,7 +94,7 @@ int contenders_choose(struct bench *b, struct contenders *ret)
 		return r;
 	limit = limits(b->o, &c);
 	for (unsigned i = 0; backend_list[i]; i++) /* a directory that was given stands for FluxKV */
-		if (wanted(&b->o->pressure, i) && !(b->dir && backend_list[i] == &backend_fluxkv))
+		if (wanted(b->o, i) && !(b->dir && backend_list[i] == &backend_fluxkv))
 			add_started(b, backend_list[i], &limit, &c);
 	if (!c.n)
 		return fault_set(&b->fault, -ENOENT, "nothing to measure: see the notes, --target and --tiers");

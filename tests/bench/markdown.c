@@ -2,6 +2,7 @@
 #include "tests/bench/markdown.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
@@ -103,47 +104,71 @@ static int put_cells(json_t *cells, FILE *f, struct errmsg *e)
 
 struct line {
 	const char *op, *state, *target, *unit;
-	json_int_t size;
+	json_int_t size, objects;
 	double median, min, max;
 };
 
 static int read_line(json_t *j, struct line *ret)
 {
-	struct line l;
+	struct line l = {.objects = 0};
 
-	if (json_unpack(j, "{s:s, s:s, s:I, s:s, s:s, s:F, s:F, s:F}", "op", &l.op, "state", &l.state, "size", &l.size,
-			"target", &l.target, "unit", &l.unit, "median", &l.median, "min", &l.min, "max", &l.max) < 0 ||
+	/* Files of earlier versions have no numbers of objects. */
+	if (json_unpack(j, "{s:s, s:s, s:I, s?I, s:s, s:s, s:F, s:F, s:F}", "op", &l.op, "state", &l.state, "size",
+			&l.size, "objects", &l.objects, "target", &l.target, "unit", &l.unit, "median", &l.median,
+			"min", &l.min, "max", &l.max) < 0 ||
 	    report_unit_of(l.unit) < 0)
 		return -EBADMSG;
 	*ret = l;
 	return 0;
 }
 
-/* The ratio of what is tested to this line, if it was compared. */
+static bool same_kind(const struct line *a, const struct line *b)
+{
+	return !strcmp(a->op, b->op) && !strcmp(a->state, b->state) && a->size == b->size && !strcmp(a->unit, b->unit);
+}
+
+/* The ratios that this line has a part in: of what is tested to it, and of it to the same with fewer objects. */
 static void put_ratio(json_t *ratios, const struct line *l, FILE *f)
 {
-	const char *against;
+	const char *against, *before = " ";
+	json_int_t fewer;
 	struct line q;
 	json_t *j;
 	size_t i;
 
 	json_array_foreach (ratios, i, j) {
-		if (read_line(j, &q) < 0 || json_unpack(j, "{s:s}", "against", &against) < 0)
+		if (read_line(j, &q) < 0 || json_unpack(j, "{s:s}", "against", &against) < 0 || !same_kind(&q, l) ||
+		    q.objects != l->objects || strcmp(against, l->target))
 			continue;
-		if (strcmp(q.op, l->op) || strcmp(q.state, l->state) || q.size != l->size || strcmp(q.unit, l->unit) ||
-		    strcmp(against, l->target))
-			continue;
-		fputs(" ", f);
-		put_text(f, q.target);
-		fprintf(f, " is %.2f (%.2f – %.2f) of it |\n", q.median, q.min, q.max);
-		return;
+		fewer = q.objects;
+		json_unpack(j, "{s:I}", "against_objects", &fewer);
+		fputs(before, f);
+		if (fewer == q.objects)
+			put_text(f, q.target);
+		fprintf(f, "%s%.2f (%.2f – %.2f) of ", fewer == q.objects ? " is " : "", q.median, q.min, q.max);
+		if (fewer == q.objects)
+			fputs("it", f);
+		else
+			fprintf(f, "that with %" JSON_INTEGER_FORMAT, fewer);
+		before = "; ";
 	}
 	fputs(" |\n", f);
 }
 
+/* "4 KiB", or where their number matters "4 KiB × 1000". */
+static void put_values(const struct line *l, FILE *f)
+{
+	char size[24];
+
+	fprintf(f, " | %s", size_text(l->size, size));
+	if (l->objects)
+		fprintf(f, "%s× %" JSON_INTEGER_FORMAT, l->size ? " " : "", l->objects);
+	fputs(" | ", f);
+}
+
 static int put_results(json_t *file, FILE *f, struct errmsg *e)
 {
-	char size[24], median[32], min[32], max[32];
+	char median[32], min[32], max[32];
 	enum report_unit unit;
 	struct line l;
 	json_t *j;
@@ -160,7 +185,7 @@ static int put_results(json_t *file, FILE *f, struct errmsg *e)
 		put_text(f, l.op);
 		fputs(" | ", f);
 		put_text(f, l.state);
-		fprintf(f, " | %s | ", size_text(l.size, size));
+		put_values(&l, f);
 		put_text(f, l.target);
 		fprintf(f, " | %s | %s | %s |", report_value(unit, l.median, median, sizeof(median)),
 			report_value(unit, l.min, min, sizeof(min)), report_value(unit, l.max, max, sizeof(max)));

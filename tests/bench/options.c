@@ -25,7 +25,7 @@ static const char *const on_miss_words[] = {"leave", "put", "both", NULL};
 #define COMPARED (CMD_READ | CMD_MMAP | CMD_PUT | CMD_OPEN | CMD_TRACE)
 
 const struct argv_option options_table[] = {
-    {"start", 0, ARGV_FLAG, FIELD(pressure.start), 0, 0, NULL, CMD_PRESSURE, NULL,
+    {"start", 0, ARGV_FLAG, FIELD(start), 0, 0, NULL, CMD_PRESSURE | CMD_GROWTH, NULL,
      "start all that is measured, in private directories, instead of taking DIR"},
     {"target", 0, ARGV_SET, FIELD(pressure.targets), 0, 0, target_words, CMD_PRESSURE, "fluxkv|memcached|redis|files",
      "what to measure; may be repeated [with --start all]"},
@@ -50,7 +50,7 @@ const struct argv_option options_table[] = {
     {"warmup", 0, ARGV_UINT, FIELD(pressure.warmup), 0, 3600, NULL, CMD_PRESSURE, "SECONDS",
      "reads before the window [5]"},
     {"window", 0, ARGV_UINT, FIELD(pressure.window), 1, 86400, NULL, CMD_PRESSURE, "SECONDS", "reads that count [30]"},
-    {"fluxkvd", 0, ARGV_STRING, FIELD(pressure.fluxkvd), 0, 0, NULL, CMD_PRESSURE, "PROGRAM",
+    {"fluxkvd", 0, ARGV_STRING, FIELD(fluxkvd), 0, 0, NULL, CMD_PRESSURE | CMD_GROWTH, "PROGRAM",
      "the daemon that --start starts [fluxkvd]"},
     {"save", 0, ARGV_STRING, FIELD(pressure.save), 0, 0, NULL, CMD_PRESSURE, "FILE",
      "write the JSON there too, after each cell"},
@@ -59,12 +59,17 @@ const struct argv_option options_table[] = {
      "bytes of one read or write [1MiB]"},
     {"total", 't', ARGV_SIZE, FIELD(total), 4 * KIB, 1024 * GIB, NULL, VALUES, "SIZE",
      "bytes of all values of one run [256MiB; refill: 512MiB]"},
+    {"objects", 'n', ARGV_UINTS, FIELD(growth.objects), 1, 100000000, NULL, CMD_GROWTH, "N",
+     "how many there are meanwhile; may be repeated, ascending [10000, 100000, 1000000]"},
+    {"ops", 0, ARGV_UINT, FIELD(growth.ops), 1, 1000000, NULL, CMD_GROWTH, "N",
+     "operations of one kind in one run, at most; --objects also limits them [500]"},
+    {"empty", 0, ARGV_FLAG, FIELD(growth.empty), 0, 0, NULL, CMD_GROWTH, NULL, "files of no bytes, not of 4 KiB"},
     {"files", 'n', ARGV_UINT, FIELD(files), 1, 1000000, NULL, CMD_OPEN, "N", "files in the directory [4000]"},
     {"block-bytes", 'b', ARGV_SIZE, FIELD(block_bytes), 1, GIB, NULL, CMD_TRACE, "SIZE", "bytes of a block [64KiB]"},
     {"requests", 'q', ARGV_UINT, FIELD(requests), 1, 100000000, NULL, CMD_TRACE, "N",
      "stop after so many requests [all]"},
-    {"partitions", 'd', ARGV_UINT, FIELD(digits), 0, 3, NULL, CMD_TRACE, "DIGITS",
-     "spread the blocks over 16^DIGITS directories, by hash [2]"},
+    {"partitions", 'd', ARGV_UINT, FIELD(digits), 0, 3, NULL, CMD_TRACE | CMD_GROWTH, "DIGITS",
+     "spread the files over 16^DIGITS directories, by hash [2]"},
     {"store", 0, ARGV_CHOICE, FIELD(store), 0, 0, store_words, CMD_TRACE, "rename|in-place",
      "a temporary name and rename, or the final name [rename]"},
     {"touch", 0, ARGV_CHOICE, FIELD(touch), 0, 0, touch_words, CMD_MMAP, "page|all",
@@ -78,19 +83,21 @@ const struct argv_option options_table[] = {
      "on the SSD tier's device: where fio reads; where --start puts the tier [TMPDIR or /var/tmp]"},
     {"fluxkv", 0, ARGV_STRING, FIELD(fluxkv), 0, 0, NULL, CMD_REFILL, "PROGRAM",
      "the fluxkv tool, to evict values from memory [fluxkv]"},
-    {"socket", 0, ARGV_STRING, FIELD(socket), 0, 0, NULL, CMD_REFILL, "PATH",
-     "the control socket that the tool is told to use [its default]"},
+    {"socket", 0, ARGV_STRING, FIELD(socket), 0, 0, NULL, CMD_REFILL | CMD_GROWTH, "PATH",
+     "the daemon's control socket [refill: what the tool finds; growth: none, nothing is evicted]"},
     {"evict-cmd", 0, ARGV_STRING, FIELD(evict_cmd), 0, 0, NULL, CMD_REFILL, "COMMAND",
      "a shell command that evicts the files \"$@\" from memory, instead of the tool"},
-    {"timeout", 0, ARGV_UINT, FIELD(timeout), 1, 86400, NULL, CMD_REFILL, "SECONDS",
+    {"timeout", 0, ARGV_UINT, FIELD(timeout), 1, 86400, NULL, CMD_REFILL | CMD_GROWTH, "SECONDS",
      "how long to wait until values can be evicted [60]"},
     {"baseline", 0, ARGV_CHOICE, FIELD(baseline), 0, 0, baseline_words, COMPARED, "both|tmpfs|huge|none",
      "compare with tmpfs of 4 KiB pages, of huge pages [both; open: tmpfs; trace: none]"},
-    {"threads", 'j', ARGV_UINT, FIELD(threads), 1, CREW_MAX, NULL, CMD_TIMED, "N", "threads [1; refill: 4]"},
+    {"threads", 'j', ARGV_UINT, FIELD(threads), 1, CREW_MAX, NULL, CMD_TIMED | CMD_GROWTH, "N",
+     "threads [1; refill: 4; growth: 4, which make the files that are there meanwhile]"},
     {"verify", 'v', ARGV_FLAG, FIELD(verify), 0, 0, NULL, VALUES | CMD_PRESSURE, NULL,
      "compare every byte, not only some of each piece"},
     {"runs", 'r', ARGV_UINT, FIELD(runs), 1, 1000, NULL, CMD_MEASURE, "N", "runs that count [5; trace, pressure: 1]"},
-    {"warmup", 0, ARGV_UINT, FIELD(warmup), 0, 100, NULL, CMD_TIMED & ~CMD_TRACE, "N", "runs before, which do not [1]"},
+    {"warmup", 0, ARGV_UINT, FIELD(warmup), 0, 100, NULL, (CMD_TIMED & ~CMD_TRACE) | CMD_GROWTH, "N",
+     "runs before, which do not [1]"},
     {"seed", 0, ARGV_UINT, FIELD(seed), 0, UINT32_MAX, NULL, CMD_MEASURE, "N", "what the values consist of [1]"},
     {"json", 0, ARGV_FLAG, FIELD(json), 0, 0, NULL, CMD_MEASURE, NULL, "print JSON instead of the table"},
     {"out-dir", 0, ARGV_STRING, FIELD(out_dir), 0, 0, NULL, CMD_REPORT, "DIR", "where the pictures go [.]"},
@@ -108,7 +115,7 @@ void options_default(struct bench_options *o, unsigned command)
 	    .runs = command & (CMD_TRACE | CMD_PRESSURE) ? 1 : 5,
 	    .warmup = command == CMD_TRACE ? 0 : 1,
 	    .seed = 1,
-	    .threads = command == CMD_REFILL ? 4 : 1,
+	    .threads = command & (CMD_REFILL | CMD_GROWTH) ? 4 : 1,
 	    .files = 4000,
 	    .requests = UINT32_MAX,
 	    .digits = 2,
@@ -118,6 +125,7 @@ void options_default(struct bench_options *o, unsigned command)
 			: command == CMD_OPEN ? BASELINE_TMPFS
 					      : BASELINE_BOTH,
 	    .fluxkv = "fluxkv",
+	    .fluxkvd = "fluxkvd",
 	    .out_dir = ".",
 	    .pressure = {.payloads = {.v = {MIB, 4 * MIB, 8 * MIB, 16 * MIB}, .n = 4},
 			 .clients = {.v = {2, 4, 8, 16}, .n = 4},
@@ -125,8 +133,8 @@ void options_default(struct bench_options *o, unsigned command)
 			 .pace = 160 * MIB,
 			 .warmup = 5,
 			 .window = 30,
-			 .output = EITHER_BOTH,
-			 .fluxkvd = "fluxkvd"},
+			 .output = EITHER_BOTH},
+	    .growth = {.objects = {.v = {10000, 100000, 1000000}, .n = 3}, .ops = 500},
 	};
 }
 
@@ -141,8 +149,24 @@ static int check_pressure(const struct bench_options *o, struct errmsg *e)
 	for (unsigned i = 0; i < p->payloads.n; i++)
 		if (p->payloads.v[i] > p->dataset)
 			return errmsg_set(e, -EINVAL, "--dataset is less than --payload: it has not one value");
-	if (p->start && o->ssd_compare)
+	if (o->start && o->ssd_compare)
 		return errmsg_set(e, -EINVAL, "--start and --ssd-compare exclude each other; see --tiers");
+	return 0;
+}
+
+/* Each run looks up two files for each operation, and no file twice. */
+static int check_growth(const struct bench_options *o, struct errmsg *e)
+{
+	const struct argv_sizes *n = &o->growth.objects;
+	uint64_t rounds = o->warmup + o->runs, before = 0;
+
+	for (unsigned i = 0; i < n->n; before = n->v[i++])
+		if (n->v[i] < before + 2 * rounds)
+			return errmsg_set(e, -EINVAL,
+					  "--objects: %llu are too few for so many runs, or not ascending by enough",
+					  (unsigned long long)n->v[i]);
+	if (o->start && o->socket)
+		return errmsg_set(e, -EINVAL, "--start and --socket exclude each other");
 	return 0;
 }
 
@@ -161,6 +185,8 @@ int options_check(const struct bench_options *o, unsigned command, struct errmsg
 		return errmsg_set(e, -EINVAL, "refill needs --ssd-dir, a directory on the SSD tier's device");
 	if (command == CMD_REFILL && o->evict_cmd && o->socket)
 		return errmsg_set(e, -EINVAL, "--evict-cmd and --socket exclude each other");
+	if (command == CMD_GROWTH)
+		return check_growth(o, e);
 	return command == CMD_PRESSURE ? check_pressure(o, e) : 0;
 }
 

@@ -17,9 +17,10 @@ enum {
 	CMD_TRACE = 32,
 	CMD_PRESSURE = 64,
 	CMD_REPORT = 128,
+	CMD_GROWTH = 256,
 	CMD_TIMED =
 	    CMD_READ | CMD_MMAP | CMD_PUT | CMD_OPEN | CMD_REFILL | CMD_TRACE, /* one set, in runs and threads */
-	CMD_MEASURE = CMD_TIMED | CMD_PRESSURE,
+	CMD_MEASURE = CMD_TIMED | CMD_PRESSURE | CMD_GROWTH,
 	CMD_ALL = CMD_MEASURE | CMD_REPORT,
 };
 
@@ -71,8 +72,13 @@ struct pressure_options {
 	unsigned warmup, window;
 	unsigned targets; /* a bit for each of backend_list; 0: none was named */
 	unsigned tiers, output, on_miss;
-	bool start;
-	const char *fluxkvd, *save;
+	const char *save;
+};
+
+struct growth_options {
+	struct argv_sizes objects; /* ascending */
+	unsigned ops;		   /* of one sample */
+	bool empty;
 };
 
 struct bench_options {
@@ -80,10 +86,11 @@ struct bench_options {
 	uint64_t piece, total, block_bytes;
 	unsigned runs, warmup, seed, threads, files, requests, digits, timeout;
 	unsigned baseline, by, store, touch;
-	bool json, verify, help;
+	bool json, verify, start, help;
 	struct pressure_options pressure;
+	struct growth_options growth;
 	const char *out_dir; /* of report */
-	const char *against, *ssd_compare, *ssd_dir, *fluxkv, *evict_cmd, *socket;
+	const char *against, *ssd_compare, *ssd_dir, *fluxkv, *fluxkvd, *evict_cmd, *socket;
 };
 
 extern const struct argv_option options_table[];

@@ -68,9 +68,15 @@ struct report *report_free(struct report *r)
 	return NULL;
 }
 
-static bool same_key(const struct report_key *a, const struct report_key *b)
+/* Whether they differ in the number of objects at most. */
+static bool same_kind(const struct report_key *a, const struct report_key *b)
 {
 	return !strcmp(a->op, b->op) && !strcmp(a->state, b->state) && a->size == b->size && a->unit == b->unit;
+}
+
+static bool same_key(const struct report_key *a, const struct report_key *b)
+{
+	return same_kind(a, b) && a->objects == b->objects;
 }
 
 /* The series of the key and target; any target if NULL. NULL if there is none. */
@@ -88,14 +94,36 @@ static struct series *find_series(const struct report *r, const struct report_ke
 	return NULL;
 }
 
-/* Behind the last series of its key, so that what is compared stands together. */
+/* The first series on the target that has as many objects, or another number of them. */
+static struct series *find_smallest(const struct report *r, const struct series *of)
+{
+	struct list *pos, *tmp;
+	struct series *s;
+
+	list_for_each(pos, tmp, &r->series)
+	{
+		s = container_of(pos, struct series, link);
+		if (same_kind(&s->key, &of->key) && !strcmp(s->target, of->target))
+			return s;
+	}
+	return NULL;
+}
+
+/* Behind the last series of its key, or else of its kind, so that what is compared stands together. */
 static void place_series(struct report *r, struct series *s)
 {
-	struct list *pos, *tmp, *last = r->series.prev;
+	struct list *pos, *tmp, *key = NULL, *kind = NULL;
+	const struct series *at;
 
-	list_for_each(pos, tmp, &r->series) if (same_key(&container_of(pos, struct series, link)->key, &s->key)) last =
-	    pos;
-	list_add(&s->link, last);
+	list_for_each(pos, tmp, &r->series)
+	{
+		at = container_of(pos, struct series, link);
+		if (same_key(&at->key, &s->key))
+			key = pos;
+		if (same_kind(&at->key, &s->key))
+			kind = pos;
+	}
+	list_add(&s->link, key ? key : kind ? kind : r->series.prev);
 }
 
 int report_add(struct report *r, const struct report_key *key, const char *target, double value)
@@ -187,20 +215,35 @@ int report_unit_of(const char *name)
 	return -EINVAL;
 }
 
+/* What a row says beside its numbers: the ratios that it has a part in. */
+static void ratio_text(const struct report *r, const struct series *s, char *buf, size_t len)
+{
+	const struct series *tested = find_series(r, &s->key, NULL), *smallest = find_smallest(r, s);
+	struct summary q;
+	size_t n = 0;
+
+	*buf = '\0';
+	if (compare(tested, s, &q) > 0)
+		n = (size_t)snprintf(buf, len, "%.63s is %.2f (%.2f-%.2f) of it", tested->target, q.median, q.min,
+				     q.max);
+	if (n < len && compare(s, smallest, &q) > 0)
+		snprintf(buf + n, len - n, "%s%.2f (%.2f-%.2f) of that with %llu", n ? "; " : "", q.median, q.min,
+			 q.max, (unsigned long long)smallest->key.objects);
+}
+
 static void print_series(const struct report *r, const struct series *s, FILE *f)
 {
-	const struct series *tested = find_series(r, &s->key, NULL);
-	char median[32], min[32], max[32], size[24] = "", ratio[128] = "";
-	struct summary v, q;
+	char median[32], min[32], max[32], size[24] = "", objects[24] = "", ratio[256];
+	struct summary v;
 
 	if (summarise(&s->s, &v) < 0)
 		return;
 	if (s->key.size)
 		size_format(s->key.size, size, sizeof(size));
-	if (compare(tested, s, &q) > 0)
-		snprintf(ratio, sizeof(ratio), "%.63s is %.2f (%.2f-%.2f) of it", tested->target, q.median, q.min,
-			 q.max);
-	fprintf(f, "%-14s %-5s %8s  %-12s %11s %11s %11s  %s\n", s->key.op, s->key.state, size, s->target,
+	if (s->key.objects)
+		snprintf(objects, sizeof(objects), "x%llu", (unsigned long long)s->key.objects);
+	ratio_text(r, s, ratio, sizeof(ratio));
+	fprintf(f, "%-18s %-5s %8s %-10s %-12s %11s %11s %11s  %s\n", s->key.op, s->key.state, size, objects, s->target,
 		report_value(s->key.unit, v.median, median, sizeof(median)),
 		report_value(s->key.unit, v.min, min, sizeof(min)), report_value(s->key.unit, v.max, max, sizeof(max)),
 		ratio);
@@ -213,7 +256,8 @@ void report_print(const struct report *r, FILE *f)
 	list_for_each(pos, tmp, &r->notes) fprintf(f, "note: %s\n", container_of(pos, struct note, link)->text);
 	if (list_empty(&r->series))
 		return;
-	fprintf(f, "%-14s %-5s %8s  %-12s %11s %11s %11s\n", "operation", "", "size", "on", "median", "min", "max");
+	fprintf(f, "%-18s %-5s %8s %-10s %-12s %11s %11s %11s\n", "operation", "", "size", "", "on", "median", "min",
+		"max");
 	list_for_each(pos, tmp, &r->series) print_series(r, container_of(pos, struct series, link), f);
 }
 
@@ -235,34 +279,43 @@ static json_t *series_json(const struct series *s)
 
 	if (summarise(&s->s, &v) < 0)
 		return NULL;
-	return json_pack("{s:s, s:s, s:I, s:s, s:s, s:f, s:f, s:f, s:o}", "op", s->key.op, "state", s->key.state,
-			 "size", (json_int_t)s->key.size, "target", s->target, "unit", unit_names[s->key.unit],
-			 "median", v.median, "min", v.min, "max", v.max, "runs", runs_json(&s->s));
+	return json_pack("{s:s, s:s, s:I, s:I, s:s, s:s, s:f, s:f, s:f, s:o}", "op", s->key.op, "state", s->key.state,
+			 "size", (json_int_t)s->key.size, "objects", (json_int_t)s->key.objects, "target", s->target,
+			 "unit", unit_names[s->key.unit], "median", v.median, "min", v.min, "max", v.max, "runs",
+			 runs_json(&s->s));
 }
 
 static json_t *ratio_json(const struct series *tested, const struct series *with, const struct summary *q)
 {
-	return json_pack("{s:s, s:s, s:I, s:s, s:s, s:s, s:f, s:f, s:f}", "op", tested->key.op, "state",
-			 tested->key.state, "size", (json_int_t)tested->key.size, "unit", unit_names[tested->key.unit],
-			 "target", tested->target, "against", with->target, "median", q->median, "min", q->min, "max",
-			 q->max);
+	return json_pack("{s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:f, s:f, s:f}", "op", tested->key.op, "state",
+			 tested->key.state, "size", (json_int_t)tested->key.size, "objects",
+			 (json_int_t)tested->key.objects, "unit", unit_names[tested->key.unit], "target",
+			 tested->target, "against", with->target, "against_objects", (json_int_t)with->key.objects,
+			 "median", q->median, "min", q->min, "max", q->max);
+}
+
+/* Adds the ratio if there is something to compare. */
+static int add_ratio(const struct series *tested, const struct series *with, json_t *ratios)
+{
+	struct summary q;
+	int compared = compare(tested, with, &q);
+
+	if (compared > 0 && json_array_append_new(ratios, ratio_json(tested, with, &q)) < 0)
+		return -ENOMEM;
+	return compared < 0 ? compared : 0;
 }
 
 static int fill_json(const struct report *r, json_t *results, json_t *ratios, json_t *notes)
 {
 	struct list *pos, *tmp;
-	struct series *s, *tested;
-	struct summary q;
-	int compared;
+	struct series *s;
 
 	list_for_each(pos, tmp, &r->series)
 	{
 		s = container_of(pos, struct series, link);
-		tested = find_series(r, &s->key, NULL);
-		compared = compare(tested, s, &q);
-		if (compared < 0 || json_array_append_new(results, series_json(s)) < 0)
-			return -ENOMEM;
-		if (compared > 0 && json_array_append_new(ratios, ratio_json(tested, s, &q)) < 0)
+		if (json_array_append_new(results, series_json(s)) < 0 ||
+		    add_ratio(find_series(r, &s->key, NULL), s, ratios) < 0 ||
+		    add_ratio(s, find_smallest(r, s), ratios) < 0)
 			return -ENOMEM;
 	}
 	list_for_each(pos, tmp, &r->notes) if (json_array_append_new(

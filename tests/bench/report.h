@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The results of a run: series of samples, one for each (operation, state, size, target), shown as a table for people
- * and as JSON for programs (fluxkv-bench(1) describes it). The first target that a measurement is added for is the one
- * under test; the others are what it is compared with. Owned by the command; used by one thread.
+ * The results of a run: series of samples, one for each (operation, state, size, objects, target), shown as a table for
+ * people and as JSON for programs (fluxkv-bench(1) describes it). The first target that a measurement is added for is
+ * the one under test; the others are what it is compared with. A series that differs from an earlier one in nothing but
+ * the number of objects is compared with that: what does it cost that there are more? Owned by the command; used by one
+ * thread.
  */
 #ifndef TESTS_BENCH_REPORT_H
 #define TESTS_BENCH_REPORT_H
@@ -23,6 +25,7 @@ struct report_key {
 	const char *op;	   /* "read"; must live as long as the report, as must state */
 	const char *state; /* "cold", "warm" or "" */
 	uint64_t size;	   /* bytes of a value; 0: does not apply */
+	uint64_t objects;  /* how many there are meanwhile; 0: does not apply */
 	enum report_unit unit;
 };
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 
 import lib
-from lib import BUILD_DIR, FLUXKV, MIB, SLOW, Skip, check, run, same, test, wait_for
+from lib import BUILD_DIR, FLUXKV, FLUXKVD, MIB, SLOW, Skip, check, run, same, test, wait_for
 
 BENCH = os.path.join(BUILD_DIR, "fluxkv-bench")
 SMALL = ["--runs=3", "--warmup=0", "--total=2MiB"]
@@ -47,14 +47,16 @@ def check_schema(out, command):
         check(abs(r["median"] - statistics.median(r["runs"])) <= 1e-4 * r["median"], f"the median of {r}")
         same((r["min"], r["max"]), (min(r["runs"]), max(r["runs"])), "the spread")
     for q in out["ratios"]:
-        tested, other = (find(out, q, q[k])["runs"] for k in ("target", "against"))
+        tested = find(out, q, q["target"])["runs"]
+        other = find(out, {**q, "objects": q["against_objects"]}, q["against"])["runs"]
         want = statistics.median(a / b for a, b in zip(tested, other))
         check(abs(q["median"] - want) <= 1e-3 * want, f"{q}, not {want}")
         check(q["min"] <= q["median"] <= q["max"], f"{q}")
 
 
 def find(out, key, target):
-    found = [r for r in out["results"] if r["target"] == target and all(r[k] == key[k] for k in ("op", "state", "size"))]
+    found = [r for r in out["results"] if r["target"] == target and
+             all(r[k] == key[k] for k in ("op", "state", "size", "objects"))]
     same(len(found), 1, f"results of {key} on {target}")
     return found[0]
 
@@ -138,7 +140,8 @@ def an_eviction_that_never_works_ends(ctx):
 def mistakes_are_named(ctx):
     for args, text in ((["raed", "/"], "did you mean 'read'"), (["read", "--runz=3", "/"], "did you mean '--runs'"),
                        (["read"], "less than DIR"), (["read", "/", "/"], "more than DIR"), ([], "which command"),
-                       (["trace", "/"], "less than FILE DIR"), (["refill", "/"], "needs --ssd-dir")):
+                       (["trace", "/"], "less than FILE DIR"), (["growth"], "needs DIR"),
+                       (["growth", "--start", "/"], "exclude each other"), (["growth", "-n", "9", "/"], "too few"), (["refill", "/"], "needs --ssd-dir")):
         p = bench(ctx, *args, status=2)
         same((text in p.stderr, p.stdout, p.stderr.count("\n")), (True, "", 1), f"{args}: {p.stderr}")
     p = bench(ctx, "read", f"{ctx.temp('no')}/such", status=1)
@@ -180,6 +183,72 @@ def a_signal_cleans_up(ctx):
     interrupt(ctx, signal.SIGTERM, "put", *endless, "--by=dd", ctx.dir())
     interrupt(ctx, signal.SIGINT, "mmap", *endless, "--threads=4", ctx.dir())
     interrupt(ctx, signal.SIGHUP, "open", "--runs=1000", "--files=2000", ctx.dir())
+    interrupt(ctx, signal.SIGTERM, "growth", "--objects=10000000", ctx.dir())
+
+
+def check_growth(out, target, last, clocks=("wall", "cpu"), size=4096, objects=(48, 200)):
+    """Every operation at each number of files, by each clock, and each number against the least."""
+    ops = ("put", "open+read", "stat", "stat again", last)
+    same(sorted((r["op"], r["state"], r["objects"]) for r in out["results"]),
+         sorted((op, s, n) for op in ops for s in clocks for n in objects), "rows")
+    same({(r["target"], r["size"], r["unit"]) for r in out["results"]}, {(target, size, "s")}, "what they are of")
+    check(all(r["min"] > 0 for r in out["results"]), f"{out['results']}")
+    same(sorted((q["op"], q["state"], q["objects"], q["against_objects"], q["against"]) for q in out["ratios"]),
+         sorted((op, s, n, objects[0], target) for op in ops for s in clocks for n in objects[1:]), "ratios")
+
+
+GROWTH = ["--objects=48", "--objects=200", "--runs=3", "--warmup=1", "--ops=100", "--partitions=1"]
+
+
+@test()
+def growth_in_a_plain_directory(ctx):
+    """No file is asked for twice: 48 of them are enough for 6 operations in each of 4 rounds."""
+    where = ctx.temp("plain")
+    for extra, size in (([], 4096), (["--empty", "--partitions=0"], 0)):
+        out = measure(ctx, "growth", where, *GROWTH, *extra)
+        check_growth(out, "dir", "unlink", size=size)
+        same(out["notes"], ["each run is the mean of 6 operations"], "notes")
+    p = bench(ctx, "growth", *GROWTH, where)
+    check(p.stdout.count(" of that with 48") == 10, p.stdout)
+    p = bench(ctx, "growth", "--socket=/no/such", where, status=1)
+    check("is not on a FluxKV mount" in p.stderr, p.stderr)
+    same(os.listdir(where), [], "left in the directory")
+
+
+@test()
+def growth_is_named_in_the_report(ctx):
+    path = f"{ctx.temp('out')}/growth.json"
+    with open(path, "w") as f:
+        json.dump(measure(ctx, "growth", ctx.temp("plain"), *GROWTH), f)
+    p = subprocess.run([BENCH, "report", path], capture_output=True, text=True, check=True)
+    same((p.stdout.count("| 4 KiB × 48 | dir |"), p.stdout.count(" of that with 48 |")), (10, 10), p.stdout)
+
+
+@test(fluxkv=True)
+def growth_on_the_mount(ctx):
+    """The control socket evicts; without it nothing is evicted, and nobody knows the daemon's time."""
+    daemon = ctx.daemon(dram="64MB").start()
+    where = os.path.join(daemon.mnt, "ns")
+    os.mkdir(where)
+    before = daemon.status()
+    out = measure(ctx, "growth", where, *GROWTH, f"--socket={daemon.socket}")
+    check_growth(out, "dir", "evict")
+    same(daemon.status()["evictions"]["dram"] - before["evictions"]["dram"], 2 * 4 * 6, "evicted")
+    out = measure(ctx, "growth", where, *GROWTH)
+    check_growth(out, "dir", "unlink", clocks=("wall",))
+    other = ctx.daemon(dram="64MB").start()
+    p = bench(ctx, "growth", *GROWTH, f"--socket={other.socket}", where, status=1)
+    check("not on the mount of the daemon" in p.stderr, p.stderr)
+    daemon.check_empty()
+
+
+@test(fluxkv=True)
+def growth_starts_daemons_of_its_own(ctx):
+    out = json.loads(bench(ctx, "growth", "--json", "--start", f"--fluxkvd={FLUXKVD}", *GROWTH).stdout)
+    check_schema(out, "growth")
+    check_growth(out, "fluxkv", "evict")
+    p = bench(ctx, "growth", "--start", "--fluxkvd=/no/such", status=1)
+    check("/no/such" in p.stderr, p.stderr)
 
 
 @test(fluxkv=True, timeout=120)

@@ -138,6 +138,21 @@ START_TEST(contradictions_are_refused)
 }
 END_TEST
 
+START_TEST(objects_ascend)
+{
+	ck_assert_int_eq(PARSE(CMD_GROWTH, "-n10", "-n20", "--runs=4", "--warmup=1"), 0);
+	ck_assert_int_eq(check(CMD_GROWTH), 0);
+	ck_assert_int_eq(PARSE(CMD_GROWTH, "-n10", "-n19", "--runs=4", "--warmup=1"), 0);
+	ck_assert_int_eq(check(CMD_GROWTH), -EINVAL);
+	ck_assert_int_eq(PARSE(CMD_GROWTH, "-n9", "--runs=4", "--warmup=1"), 0);
+	ck_assert_int_eq(check(CMD_GROWTH), -EINVAL);
+	ck_assert_int_eq(PARSE(CMD_GROWTH, "-n20000", "-n10000"), 0);
+	ck_assert_int_eq(check(CMD_GROWTH), -EINVAL);
+	ck_assert_int_eq(PARSE(CMD_GROWTH, "--start", "--socket=x"), 0);
+	ck_assert_int_eq(check(CMD_GROWTH), -EINVAL);
+}
+END_TEST
+
 START_TEST(defaults_hold_for_every_command)
 {
 	for (unsigned c = 1; c < CMD_ALL; c *= 2) {
@@ -233,6 +248,7 @@ int main(void)
 	tcase_add_test(t, values_are_checked);
 	tcase_add_test(t, too_many_sizes);
 	tcase_add_test(t, contradictions_are_refused);
+	tcase_add_test(t, objects_ascend);
 	tcase_add_test(t, defaults_hold_for_every_command);
 	tcase_add_test(t, mountinfo_lines);
 	tcase_add_test(t, fio_output);
