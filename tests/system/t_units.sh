@@ -17,7 +17,7 @@ cp "$top_builddir"/scripts/systemd/*.service "$top_builddir"/scripts/systemd/*.m
 # What the units start must be there: what they name, and nothing else, is put into the root.
 daemon=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$units/fluxkvd@.service")
 mkdir -p "$root/${daemon%/*}"
-for program in /bin/sh /bin/kill "$daemon"; do
+for program in /bin/sh /bin/kill /bin/mkdir "$daemon"; do
 	printf '#!/bin/sh\n' > "$root/$program"
 	chmod 755 "$root/$program"
 done
@@ -34,7 +34,7 @@ verify() {
 	fi
 }
 
-echo 1..5
+echo 1..7
 verify fluxkvd@node1.service
 verify mnt-fluxkv.mount
 
@@ -50,6 +50,29 @@ if grep -q '@[a-z]*@' "$units"/*; then
 	echo "not ok $n - no placeholder is left"
 else
 	echo "ok $n - no placeholder is left"
+fi
+
+# What README.md says of the configuration's place, which configure's default has to make true.
+n=$((n + 1))
+if "$top_builddir/config.status" --config | grep -q -e --sysconfdir; then
+	echo "ok $n - the units read /etc/fluxkv # SKIP configured with --sysconfdir"
+elif grep -q '^ConditionPathExists=/etc/fluxkv/%i.yaml$' "$units/fluxkvd@.service" &&
+	grep -q '^Options=config=/etc/fluxkv/fluxkv.yaml$' "$units/mnt-fluxkv.mount"; then
+	echo "ok $n - the units read /etc/fluxkv"
+else
+	echo "not ok $n - the units read /etc/fluxkv"
+fi
+
+# Before the daemon starts, its mount point is made, with what is missing above it: the unit's own commands do it.
+n=$((n + 1))
+if said=$(sed -n "s|^ExecStartPre=||p" "$units/fluxkvd@.service" | sed "s|$daemon|$top_builddir/fluxkvd|" |
+	while read -r line; do
+		MOUNTPOINT=$root/mnt/kv sh -c "${line#-}" || [ "$line" != "${line#-}" ] || exit 1
+	done 2>&1) && [ -d "$root/mnt/kv" ]; then
+	echo "ok $n - the service makes the mount point"
+else
+	echo "not ok $n - the service makes the mount point"
+	echo "$said" | sed 's/^/# /'
 fi
 
 # And the check itself can fail.
