@@ -216,10 +216,10 @@ if [ -n "$keep" ]; then
 	keep=mounted
 	cat <<END
 It stays mounted at $mnt. Try:
-    ls $mnt/python/v1 | head; cat $mnt/.fluxkv/status
-    $bin/fluxkv --socket $dir/run/quickstart/control top
-End it with:
-    sudo umount $mnt && sudo rm -rf $dir
+    sudo ls $mnt/python/v1 | head; sudo cat $mnt/.fluxkv/status
+    sudo $bin/fluxkv --socket $dir/run/quickstart/control top
+End it with (fluxkvd is given the time to end before its folder goes):
+    sudo umount $mnt && sudo tail --pid=$pid -f /dev/null && sudo rm -rf --one-file-system $dir
 END
 	exit 0
 fi
