@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/path.h"
@@ -98,7 +99,41 @@ static void search_try(struct search *f, const char *socket)
 	}
 }
 
-static int search_result(struct search *f, const char *pattern, size_t sockets, struct session *ret)
+/* What this user may not look into, the run directory or an instance's in it: a daemon may well run there. */
+static bool search_denied(const char *dir, char ret_path[PATH_MAX])
+{
+	char pattern[PATH_MAX], path[PATH_MAX + sizeof(CONTROL_NAME)];
+	bool denied = false;
+	struct stat st;
+	glob_t g = {0};
+
+	snprintf(ret_path, PATH_MAX, "%s", dir);
+	if (access(dir, R_OK | X_OK))
+		return errno == EACCES;
+	snprintf(pattern, sizeof(pattern), "%s/*", dir);
+	if (!glob(pattern, 0, NULL, &g))
+		for (size_t i = 0; !denied && i < g.gl_pathc; i++) {
+			snprintf(ret_path, PATH_MAX, "%s", g.gl_pathv[i]);
+			snprintf(path, sizeof(path), "%s/" CONTROL_NAME, ret_path);
+			denied = lstat(path, &st) && errno == EACCES;
+		}
+	globfree(&g);
+	return denied;
+}
+
+static void tell_none(const char *dir, const char *pattern)
+{
+	char path[PATH_MAX];
+
+	if (search_denied(dir, path))
+		cli_error("%s: permission denied; run fluxkv as the user that runs fluxkvd, or as root", path);
+	else
+		cli_error("no daemon runs here (there is no %s); start one with: fluxkvd standalone MOUNTPOINT, or "
+			  "name its socket with --socket PATH",
+			  pattern);
+}
+
+static int search_result(struct search *f, struct session *ret)
 {
 	if (f->live == 1 || f->covering == 1) {
 		*ret = f->found;
@@ -109,13 +144,6 @@ static int search_result(struct search *f, const char *pattern, size_t sockets, 
 		cli_error("several daemons run here (%s); say which with --instance NAME", f->names);
 		return CLI_USAGE;
 	}
-	if (sockets)
-		cli_error("%s", f->last.text);
-	else
-		cli_error(
-		    "no daemon runs here (there is no %s); start one with: fluxkvd standalone MOUNTPOINT, or name its "
-		    "socket with --socket PATH",
-		    pattern);
 	return CLI_UNREACHABLE;
 }
 
@@ -133,13 +161,19 @@ static int session_search(const struct cli_options *o, const char *path, struct 
 	struct search f = {.path = path};
 	char pattern[PATH_MAX];
 	glob_t g = {0};
+	int r;
 
 	snprintf(pattern, sizeof(pattern), "%s/*/" CONTROL_NAME, run_dir(o));
 	if (!glob(pattern, 0, NULL, &g))
 		for (size_t i = 0; i < g.gl_pathc; i++)
 			search_try(&f, g.gl_pathv[i]);
+	r = search_result(&f, ret);
+	if (r == CLI_UNREACHABLE && g.gl_pathc)
+		cli_error("%s", f.last.text);
+	else if (r == CLI_UNREACHABLE)
+		tell_none(run_dir(o), pattern);
 	globfree(&g);
-	return search_result(&f, pattern, g.gl_pathc, ret);
+	return r;
 }
 
 int session_open(const struct cli_options *o, const char *path, struct session *ret)

@@ -472,6 +472,10 @@ def who_may_do_what(ctx):
         return subprocess.run([FLUXKV, "--socket", f"{ctx.base}/sock", *args], capture_output=True, text=True, timeout=30 * SLOW,
                               user=65534, group=65534, extra_groups=[], check=False)
 
+    def looking_around(*args, env=None):
+        return subprocess.run([FLUXKV, *args], capture_output=True, text=True, timeout=30 * SLOW, user=65534, group=65534,
+                              extra_groups=[], check=False, env=env or {**os.environ, "FLUXKV_RUN_DIR": d.run_dir})
+
     if as_nobody("--version").returncode:
         subprocess.run(["true"], check=True)
         diag_text = as_nobody("--version").stderr
@@ -486,6 +490,14 @@ def who_may_do_what(ctx):
     p = as_nobody("status")
     same(p.returncode, UNREACHABLE, "a socket of 0600")
     check("permission denied" in p.stderr.lower(), p.stderr)
+    # A daemon that cannot be seen is not one that is not there.
+    for denied in (f"{d.run_dir}/{d.instance}", d.run_dir):
+        os.chmod(denied, 0o700)
+        p = looking_around("status")
+        same(p.returncode, UNREACHABLE, f"{denied} of 0700")
+        check(denied in p.stderr and "permission denied" in p.stderr, p.stderr)
+    check("no daemon runs" in looking_around("status", env={**os.environ, "FLUXKV_RUN_DIR": f"{ctx.base}/none"}).stderr,
+          "a directory that is not there")
     check(os.path.exists(f"{d.mnt}/ns/f"), "the file is still there")
     d.stop()
 
