@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"put", CMD_PUT, "DIR", "write new values: write(2), O_DIRECT, cp, dd", cmd_put, false},
     {"open", CMD_OPEN, "DIR", "small files: open, stat, absent names, create, readdir", cmd_open, false},
     {"growth", CMD_GROWTH, "[DIR]", "what a file costs among ten thousand, and among a million", cmd_growth, true},
+    {"master", CMD_MASTER, "", "requests to the master's core and its catalogue, without a mount", cmd_master, true},
     {"refill", CMD_REFILL, "DIR", "read values that are only on the SSD tier, against fio", cmd_refill, false},
     {"trace", CMD_TRACE, "FILE DIR", "replay a trace of KV-cache requests", cmd_trace, false},
     {"pressure", CMD_PRESSURE, "[DIR]", "more values than DRAM holds, read by popularity, against other stores",
@@ -180,11 +181,13 @@ static bool may_start(const struct command *c)
 /* Takes the words that are no options: FILE for trace, then DIR, which some have only without --start. */
 static int take_words(struct bench *b, const struct command *c, const char **words, unsigned n, struct errmsg *e)
 {
-	unsigned want = c->bit == CMD_TRACE ? 2 : 1;
+	unsigned want = c->bit == CMD_TRACE ? 2 : c->bit == CMD_MASTER ? 0 : 1;
 
 	b->files = words;
 	b->n_files = n;
 	if (c->bit == CMD_REPORT && n)
+		return 0;
+	if (c->bit == CMD_MASTER && !n)
 		return 0;
 	if (may_start(c) && b->o->start) {
 		if (n)
@@ -197,7 +200,7 @@ static int take_words(struct bench *b, const struct command *c, const char **wor
 		return errmsg_set(e, -EINVAL, "%s: %s than %s was given (see 'fluxkv-bench %s --help')", c->name,
 				  n < want ? "less" : "more", c->words, c->name);
 	b->trace_file = words[0];
-	b->dir = words[want - 1];
+	b->dir = want ? words[want - 1] : NULL;
 	return 0;
 }
 

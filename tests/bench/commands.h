@@ -16,6 +16,7 @@ int cmd_refill(struct bench *b);
 int cmd_trace(struct bench *b);
 /* These have no targets and buffers made for them, and print by themselves. */
 int cmd_growth(struct bench *b);
+int cmd_master(struct bench *b);
 int cmd_pressure(struct bench *b);
 int cmd_report(struct bench *b);
 

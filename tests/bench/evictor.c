@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "common/clock.h"
 #include "net/json.h"
+#include "tests/bench/cpu_time.h"
 
 #define CALL_MS 60000u
 
@@ -49,7 +49,7 @@ static int find_clock(struct evictor *ev, struct errmsg *e)
 
 	if (getsockopt(ctl_stream_fd(ev->stream), SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
 		return errmsg_set(e, -errno, "control socket: cannot tell whose it is: %s", strerror(errno));
-	r = -clock_getcpuclockid(peer.pid, &ev->cpu);
+	r = cpu_time_clock(peer.pid, &ev->cpu);
 	return r < 0 ? errmsg_set(e, r, "no clock of the daemon's processor time: %s", strerror(-r)) : 0;
 }
 
@@ -88,13 +88,4 @@ int evictor_evict(struct evictor *ev, const char *name, struct errmsg *e)
 	if (r == 0)
 		json_decref(answer);
 	return r;
-}
-
-uint64_t evictor_cpu_ns(const struct evictor *ev)
-{
-	struct timespec ts;
-
-	if (clock_gettime(ev->cpu, &ts) < 0)
-		return 0;
-	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
 }

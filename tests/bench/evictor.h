@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A daemon's control socket, as the fluxkv tool uses it, without a process for each request: evicts single files from
- * memory, and tells the daemon's processor time. Main thread.
+ * memory, and finds the clock of the daemon's processor time. Main thread.
  */
 #ifndef TESTS_BENCH_EVICTOR_H
 #define TESTS_BENCH_EVICTOR_H
 
 #include <limits.h>
-#include <stdint.h>
 #include <time.h>
 
 #include "common/errmsg.h"
@@ -16,7 +15,7 @@
 
 struct evictor {
 	struct ctl_stream *stream; /* NULL: not open */
-	clockid_t cpu;		   /* of the daemon's process */
+	clockid_t cpu;		   /* of the daemon's process: cpu_time_of() */
 	char root[PATH_MAX];	   /* the directory, as its daemon names it */
 };
 
@@ -29,7 +28,5 @@ int evictor_open(struct evictor *ev, const char *socket, const struct target *di
 void evictor_close(struct evictor *ev);
 /* Drops the copy in memory, also the last one, of a file in the directory. -EBUSY while somebody has it open. */
 int evictor_evict(struct evictor *ev, const char *name, struct errmsg *e);
-/* The processor time that the daemon has used, in nanoseconds; 0 when it is no more. */
-uint64_t evictor_cpu_ns(const struct evictor *ev);
 
 #endif

@@ -61,11 +61,6 @@ static int make_share(void *arg, unsigned thread, uint64_t *ret_ns)
 	return r;
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-	return b ? gcd(b, a % b) : a;
-}
-
 int grown_fill(struct grown *g, uint64_t objects)
 {
 	uint64_t there = g->made - g->gone, ns;
@@ -77,14 +72,11 @@ int grown_fill(struct grown *g, uint64_t objects)
 	if (r < 0)
 		return r;
 	g->made += g->n;
-	g->looked = 0;
-	/* Steps of about the golden section come to every number once before they come back. */
-	for (g->step = (uint64_t)((double)g->n * 0.618) | 1; g->n && gcd(g->step, g->n) != 1; g->step += 2)
-		continue;
+	g->unseen = scatter_over(g->n ? g->n : 1);
 	return 0;
 }
 
 uint64_t grown_unseen(struct grown *g)
 {
-	return g->first + g->looked++ % g->n * g->step % g->n;
+	return g->first + scatter_next(&g->unseen);
 }

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "tests/bench/scatter.h"
 #include "tests/bench/set.h"
 #include "tests/bench/value.h"
 
@@ -19,7 +20,7 @@ struct grown {
 	uint64_t made;		  /* numbers below it have been made */
 	uint64_t gone;		  /* so many of them are gone again: the caller counts */
 	uint64_t first, n;	  /* the numbers of the last filling */
-	uint64_t looked, step;	  /* how many of these grown_unseen() gave out, and how it goes through them */
+	struct scatter unseen;	  /* how grown_unseen() goes through them */
 };
 
 #define GROWN_NAME_LEN 40

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "tests/bench/cpu_time.h"
 #include "tests/bench/evictor.h"
 #include "tests/bench/stop.h"
 
@@ -111,10 +112,7 @@ static int step_evict(struct run *r, unsigned i)
 /* Of this thread, and of the daemon's process. */
 static uint64_t cpu_ns(const struct run *r)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec + (r->ev.stream ? evictor_cpu_ns(&r->ev) : 0);
+	return cpu_time_thread() + (r->ev.stream ? cpu_time_of(r->ev.cpu) : 0);
 }
 
 static int add(const struct run *r, const char *op, const char *clock, uint64_t ns)

@@ -59,10 +59,10 @@ const struct argv_option options_table[] = {
      "bytes of one read or write [1MiB]"},
     {"total", 't', ARGV_SIZE, FIELD(total), 4 * KIB, 1024 * GIB, NULL, VALUES, "SIZE",
      "bytes of all values of one run [256MiB; refill: 512MiB]"},
-    {"objects", 'n', ARGV_UINTS, FIELD(growth.objects), 1, 100000000, NULL, CMD_GROWTH, "N",
+    {"objects", 'n', ARGV_UINTS, FIELD(growth.objects), 1, 100000000, NULL, CMD_GROWTH | CMD_MASTER, "N",
      "how many there are meanwhile; may be repeated, ascending [10000, 100000, 1000000]"},
-    {"ops", 0, ARGV_UINT, FIELD(growth.ops), 1, 1000000, NULL, CMD_GROWTH, "N",
-     "operations of one kind in one run, at most; --objects also limits them [500]"},
+    {"ops", 0, ARGV_UINT, FIELD(growth.ops), 1, 1000000, NULL, CMD_GROWTH | CMD_MASTER, "N",
+     "operations of one kind in one run, at most; --objects also limits them [500; master: 10000]"},
     {"empty", 0, ARGV_FLAG, FIELD(growth.empty), 0, 0, NULL, CMD_GROWTH, NULL, "files of no bytes, not of 4 KiB"},
     {"files", 'n', ARGV_UINT, FIELD(files), 1, 1000000, NULL, CMD_OPEN, "N", "files in the directory [4000]"},
     {"block-bytes", 'b', ARGV_SIZE, FIELD(block_bytes), 1, GIB, NULL, CMD_TRACE, "SIZE", "bytes of a block [64KiB]"},
@@ -96,7 +96,7 @@ const struct argv_option options_table[] = {
     {"verify", 'v', ARGV_FLAG, FIELD(verify), 0, 0, NULL, VALUES | CMD_PRESSURE, NULL,
      "compare every byte, not only some of each piece"},
     {"runs", 'r', ARGV_UINT, FIELD(runs), 1, 1000, NULL, CMD_MEASURE, "N", "runs that count [5; trace, pressure: 1]"},
-    {"warmup", 0, ARGV_UINT, FIELD(warmup), 0, 100, NULL, (CMD_TIMED & ~CMD_TRACE) | CMD_GROWTH, "N",
+    {"warmup", 0, ARGV_UINT, FIELD(warmup), 0, 100, NULL, (CMD_TIMED & ~CMD_TRACE) | CMD_GROWTH | CMD_MASTER, "N",
      "runs before, which do not [1]"},
     {"seed", 0, ARGV_UINT, FIELD(seed), 0, UINT32_MAX, NULL, CMD_MEASURE, "N", "what the values consist of [1]"},
     {"json", 0, ARGV_FLAG, FIELD(json), 0, 0, NULL, CMD_MEASURE, NULL, "print JSON instead of the table"},
@@ -134,7 +134,7 @@ void options_default(struct bench_options *o, unsigned command)
 			 .warmup = 5,
 			 .window = 30,
 			 .output = EITHER_BOTH},
-	    .growth = {.objects = {.v = {10000, 100000, 1000000}, .n = 3}, .ops = 500},
+	    .growth = {.objects = {.v = {10000, 100000, 1000000}, .n = 3}, .ops = command == CMD_MASTER ? 10000 : 500},
 	};
 }
 
@@ -154,17 +154,27 @@ static int check_pressure(const struct bench_options *o, struct errmsg *e)
 	return 0;
 }
 
-/* Each run looks up two files for each operation, and no file twice. */
-static int check_growth(const struct bench_options *o, struct errmsg *e)
+/* At least the first and each of the others beyond the one before it by so many. */
+static int check_objects(const struct bench_options *o, uint64_t least, struct errmsg *e)
 {
 	const struct argv_sizes *n = &o->growth.objects;
-	uint64_t rounds = o->warmup + o->runs, before = 0;
+	uint64_t before = 0;
 
 	for (unsigned i = 0; i < n->n; before = n->v[i++])
-		if (n->v[i] < before + 2 * rounds)
+		if (n->v[i] < before + least)
 			return errmsg_set(e, -EINVAL,
 					  "--objects: %llu are too few for so many runs, or not ascending by enough",
 					  (unsigned long long)n->v[i]);
+	return 0;
+}
+
+/* Each run looks up two files for each operation, and no file twice. */
+static int check_growth(const struct bench_options *o, struct errmsg *e)
+{
+	int r = check_objects(o, 2 * ((uint64_t)o->warmup + o->runs), e);
+
+	if (r < 0)
+		return r;
 	if (o->start && o->socket)
 		return errmsg_set(e, -EINVAL, "--start and --socket exclude each other");
 	return 0;
@@ -185,6 +195,8 @@ int options_check(const struct bench_options *o, unsigned command, struct errmsg
 		return errmsg_set(e, -EINVAL, "refill needs --ssd-dir, a directory on the SSD tier's device");
 	if (command == CMD_REFILL && o->evict_cmd && o->socket)
 		return errmsg_set(e, -EINVAL, "--evict-cmd and --socket exclude each other");
+	if (command == CMD_MASTER)
+		return check_objects(o, 1, e);
 	if (command == CMD_GROWTH)
 		return check_growth(o, e);
 	return command == CMD_PRESSURE ? check_pressure(o, e) : 0;

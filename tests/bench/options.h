@@ -18,9 +18,10 @@ enum {
 	CMD_PRESSURE = 64,
 	CMD_REPORT = 128,
 	CMD_GROWTH = 256,
+	CMD_MASTER = 512,
 	CMD_TIMED =
 	    CMD_READ | CMD_MMAP | CMD_PUT | CMD_OPEN | CMD_REFILL | CMD_TRACE, /* one set, in runs and threads */
-	CMD_MEASURE = CMD_TIMED | CMD_PRESSURE | CMD_GROWTH,
+	CMD_MEASURE = CMD_TIMED | CMD_PRESSURE | CMD_GROWTH | CMD_MASTER,
 	CMD_ALL = CMD_MEASURE | CMD_REPORT,
 };
 
@@ -75,6 +76,7 @@ struct pressure_options {
 	const char *save;
 };
 
+/* Of growth and master. */
 struct growth_options {
 	struct argv_sizes objects; /* ascending */
 	unsigned ops;		   /* of one sample */

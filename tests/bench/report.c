@@ -33,10 +33,8 @@ struct summary {
 };
 
 static const char *const unit_names[] = {
-    [REPORT_BYTES_PER_S] = "bytes/s",
-    [REPORT_PER_S] = "1/s",
-    [REPORT_SECONDS] = "s",
-    [REPORT_COUNT] = "count",
+    [REPORT_BYTES_PER_S] = "bytes/s", [REPORT_PER_S] = "1/s",	[REPORT_SECONDS] = "s",
+    [REPORT_BYTES] = "bytes",	      [REPORT_COUNT] = "count",
 };
 
 struct report *report_new(void)
@@ -199,6 +197,9 @@ const char *report_value(enum report_unit unit, double v, char *buf, size_t len)
 		for (; v > 0 && v < 1 && i < 3; i++)
 			v *= 1000;
 		snprintf(buf, len, "%.*f %s", v < 100 ? 1 : 0, v, times[i]);
+		break;
+	case REPORT_BYTES:
+		snprintf(buf, len, "%.1f B", v);
 		break;
 	case REPORT_COUNT:
 		snprintf(buf, len, "%.0f", v);

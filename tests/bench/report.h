@@ -18,6 +18,7 @@ enum report_unit {
 	REPORT_BYTES_PER_S,
 	REPORT_PER_S,
 	REPORT_SECONDS,
+	REPORT_BYTES,
 	REPORT_COUNT, /* never compared */
 };
 

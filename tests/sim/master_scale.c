@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/clock.h"
-#include "master/core.h"
+#include "tests/bench/core_driver.h"
+#include "tests/bench/resident.h"
 
-#define NAME_LEN 24
+#define NAME_LEN CORE_DRIVER_NAME
 #define SAMPLE 20000u
 #define OBJECTS 200000u
 #define OBJECTS_LONG 5000000u
@@ -32,110 +32,37 @@
 #endif
 
 struct scale {
-	struct core *core;
-	struct core_out out;
-	uint64_t tag, dir, now, made;
+	struct core_driver d;
+	uint64_t made;
 };
 
-static uint64_t resident(void)
+/* Ends the program when a request failed. */
+static void must(int r, const char *what)
 {
-	FILE *f = fopen("/proc/self/statm", "r");
-	unsigned long long size = 0, rss = 0;
-
-	if (!f)
-		return 0;
-	if (fscanf(f, "%llu %llu", &size, &rss) != 2)
-		rss = 0;
-	fclose(f);
-	return rss * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-/* Hands the request in; the answer's interesting parts. Ends the program when it is not 0. */
-static void must(struct scale *s, struct msg *m, struct msg *ret, uint64_t *ret_alloc)
-{
-	m->node = 1;
-	m->req_id = 1;
-	m->tomb_tag = s->tag;
-	s->now++;
-	if (core_handle(s->core, m, s->now, (int64_t)s->now, &s->out) < 0 || m->status) {
-		fprintf(stderr, "%s: %d\n", msg_type_name(m->type), m->status);
+	if (r < 0) {
+		fprintf(stderr, "%s: %s\n", what, strerror(-r));
 		exit(1);
 	}
-	if (ret)
-		*ret = *m;
-	if (ret_alloc)
-		*ret_alloc = m->items[0].alloc;
-	for (size_t k = 0; k < s->out.n_msgs; k++)
-		msg_free(s->out.msgs[k].msg);
-	s->out.n_msgs = 0;
-	if (s->out.writes.counter)
-		core_committed(s->core, s->out.writes.counter);
-	writes_clear(&s->out.writes);
 }
 
-static void name_of(uint64_t k, char name[MSG_NAME_MAX + 1])
+static void put(struct scale *s, uint64_t k)
 {
-	/* as the hashes that name KV blocks: no order, all of one length */
-	snprintf(name, MSG_NAME_MAX + 1, "%0*llx", NAME_LEN, (unsigned long long)(k * 0x9e3779b97f4a7c15ull));
-}
-
-/* Returns the version it replaced. */
-static uint64_t put(struct scale *s, uint64_t k)
-{
-	struct msg *m = msg_new(MSG_PUT_START), ret;
-	uint64_t alloc, ticket;
-
-	m->u.put.dir = s->dir;
-	m->u.put.bytes = 4096;
-	must(s, m, &ret, &alloc);
-	ticket = ret.u.put.ticket;
-	m = msg_new(MSG_PUT_DONE);
-	m->u.put.ticket = ticket;
-	m->u.put.dir = s->dir;
-	m->u.put.bytes = 4000;
-	name_of(k, m->u.put.name);
-	msg_alloc_items(m, 1);
-	m->items[0] = (struct msg_item){.alloc = alloc, .bytes = 4000, .flags = MSG_ITEM_MEM};
-	must(s, m, &ret, NULL);
-	return ret.u.entry.replaced_id;
-}
-
-static void named(struct scale *s, enum msg_type type, uint64_t k)
-{
-	struct msg *m = msg_new(type);
-
-	m->u.name.dir = s->dir;
-	name_of(k, m->u.name.name);
-	must(s, m, NULL, NULL);
+	must(core_driver_put(&s->d, k, NULL), "put");
 }
 
 static void read_page(struct scale *s, uint64_t cookie)
 {
 	struct msg *m = msg_new(MSG_READDIR);
 
-	m->u.readdir.dir = s->dir;
+	m->u.readdir.dir = s->d.dir;
 	m->u.readdir.cookie = cookie;
 	m->u.readdir.max = 10;
-	must(s, m, NULL, NULL);
+	must(core_driver_call(&s->d, 1, m, NULL, NULL), "readdir");
 }
 
 static void start(struct scale *s)
 {
-	const struct core_config cfg = {.auto_namespace = true, .hash_seed = 1};
-	struct msg *m = msg_new(MSG_JOIN), ret;
-
-	s->core = core_new(&cfg);
-	core_load_end(s->core, &s->out);
-	core_committed(s->core, s->out.writes.counter);
-	m->u.join.capacity = 1ull << 50;
-	strcpy(m->u.join.instance_key, "scale");
-	must(s, m, &ret, NULL);
-	s->tag = ret.u.join.tomb_tag;
-	m = msg_new(MSG_MKDIR);
-	m->u.name.dir = MSG_ROOT_DIR;
-	strcpy(m->u.name.name, "ns");
-	must(s, m, &ret, NULL);
-	s->dir = ret.u.entry.a.id;
+	must(core_driver_start(&s->d, false), "start");
 }
 
 /* Processor time: other programs do not count. */
@@ -157,14 +84,13 @@ static void grow_to(struct scale *s, uint64_t n)
 {
 	uint64_t began = cpu_ns(), first = s->made, step = n / SAMPLE ? n / SAMPLE : 1, id;
 	double t_put, t_lookup, t_over, t_del, t_read;
-	struct msg *m;
 
 	while (s->made < n)
 		put(s, s->made++);
 	t_put = per_op(began, n - first);
 	began = cpu_ns();
 	for (uint64_t k = 0; k < SAMPLE; k++)
-		named(s, MSG_LOOKUP, k * step % n);
+		must(core_driver_lookup(&s->d, k * step % n, NULL), "lookup");
 	t_lookup = per_op(began, SAMPLE);
 	began = cpu_ns();
 	for (uint64_t k = 0; k < SAMPLE; k++)
@@ -172,17 +98,14 @@ static void grow_to(struct scale *s, uint64_t n)
 	t_read = per_op(began, SAMPLE);
 	began = cpu_ns();
 	for (uint64_t k = 0; k < SAMPLE / 2; k++) {
-		id = put(s, k * step % n);
+		must(core_driver_put(&s->d, k * step % n, &id), "overwrite");
 		/* the orphan goes at once, as without an open handle */
-		m = msg_new(MSG_DELETE_ACK);
-		msg_alloc_items(m, 1);
-		m->items[0].put_id = id;
-		must(s, m, NULL, NULL);
+		must(core_driver_let_go(&s->d, id), "acknowledge");
 	}
 	t_over = per_op(began, SAMPLE / 2);
 	began = cpu_ns();
 	for (uint64_t k = 0; k < SAMPLE / 2 && k < n / 2; k++)
-		named(s, MSG_DELETE, n - 1 - k);
+		must(core_driver_delete(&s->d, n - 1 - k, NULL), "delete");
 	t_del = per_op(began, SAMPLE / 2);
 	for (uint64_t k = 0; k < SAMPLE / 2 && k < n / 2; k++)
 		put(s, n - 1 - k);
@@ -194,29 +117,28 @@ static void leave(struct scale *s)
 {
 	uint64_t began = cpu_ns();
 
-	must(s, msg_new(MSG_LEAVE), NULL, NULL);
+	must(core_driver_call(&s->d, 1, msg_new(MSG_LEAVE), NULL, NULL), "leave");
 	printf("# everything dropped in %.0f ms\n", per_op(began, 1) / 1e6);
 }
 
 /* First of all, while the process has no memory of other things to give. Returns the bytes of an object. */
 static double memory_of(uint64_t n)
 {
-	struct scale s = {0};
+	struct scale s = {.made = 0};
 	struct core_counts c;
 	uint64_t before;
 	double bytes;
 
 	start(&s);
-	before = resident();
+	before = resident_bytes();
 	while (s.made < n)
 		put(&s, s.made++);
-	core_counts(s.core, &c);
-	bytes = (double)(resident() - before) / (double)n - NAME_LEN;
+	core_counts(s.d.core, &c);
+	bytes = (double)(resident_bytes() - before) / (double)n - NAME_LEN;
 	printf("# %.1f bytes an object beside its name of %d (resident); inodes, tables, directory have %.1f\n", bytes,
 	       NAME_LEN, (double)c.memory / (double)n);
 	leave(&s);
-	core_free(s.core);
-	core_out_clear(&s.out);
+	core_driver_end(&s.d);
 	return bytes;
 }
 
@@ -230,7 +152,7 @@ static uint64_t objects(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	uint64_t n = objects(argc, argv);
-	struct scale s = {0};
+	struct scale s = {.made = 0};
 	double bytes;
 	bool ok;
 
@@ -242,8 +164,7 @@ int main(int argc, char **argv)
 	for (uint64_t k = 10000; k < n; k *= 10)
 		grow_to(&s, k);
 	grow_to(&s, n);
-	core_free(s.core);
-	core_out_clear(&s.out);
+	core_driver_end(&s.d);
 	ok = SANITIZED || (bytes > 0 && bytes <= BYTES_MAX);
 	printf("1..1\n%s 1 - %llu objects, at most %d bytes each beside the name%s\n", ok ? "ok" : "not ok",
 	       (unsigned long long)n, BYTES_MAX, SANITIZED ? " # SKIP memory under a sanitizer" : "");

@@ -43,7 +43,7 @@ def check_schema(out, command):
     same((out["schema"], out["program"], out["command"]), (1, "fluxkv-bench", command), "what this is")
     check(out["machine"]["cpus"] >= 1 and out["machine"]["fs"] and out["machine"]["kernel"], f"{out['machine']}")
     for r in out["results"]:
-        same(len(r["runs"]), out["runs"], f"samples of {r}")
+        same(len(r["runs"]), 1 if r["unit"] == "bytes" else out["runs"], f"samples of {r}")
         check(abs(r["median"] - statistics.median(r["runs"])) <= 1e-4 * r["median"], f"the median of {r}")
         same((r["min"], r["max"]), (min(r["runs"]), max(r["runs"])), "the spread")
     for q in out["ratios"]:
@@ -141,7 +141,8 @@ def mistakes_are_named(ctx):
     for args, text in ((["raed", "/"], "did you mean 'read'"), (["read", "--runz=3", "/"], "did you mean '--runs'"),
                        (["read"], "less than DIR"), (["read", "/", "/"], "more than DIR"), ([], "which command"),
                        (["trace", "/"], "less than FILE DIR"), (["growth"], "needs DIR"),
-                       (["growth", "--start", "/"], "exclude each other"), (["growth", "-n", "9", "/"], "too few"), (["refill", "/"], "needs --ssd-dir")):
+                       (["growth", "--start", "/"], "exclude each other"), (["growth", "-n", "9", "/"], "too few"),
+                       (["master", "/"], "more than"), (["master", "-n2", "-n1"], "not ascending"), (["refill", "/"], "needs --ssd-dir")):
         p = bench(ctx, *args, status=2)
         same((text in p.stderr, p.stdout, p.stderr.count("\n")), (True, "", 1), f"{args}: {p.stderr}")
     p = bench(ctx, "read", f"{ctx.temp('no')}/such", status=1)
@@ -249,6 +250,43 @@ def growth_starts_daemons_of_its_own(ctx):
     check_growth(out, "fluxkv", "evict")
     p = bench(ctx, "growth", "--start", "--fluxkvd=/no/such", status=1)
     check("/no/such" in p.stderr, p.stderr)
+
+
+MASTER = ["master", "--objects=2000", "--objects=6000", "--runs=2", "--warmup=1", "--ops=1500"]
+
+
+@test()
+def the_master_alone(ctx):
+    """Requests to it, against Redis where that is there; its memory; and its catalogue."""
+    out = json.loads(bench(ctx, *MASTER, "--json").stdout)
+    check_schema(out, "master")
+    targets = ["master", "redis"]
+    if any(n.startswith("redis: ") and "left out" in n for n in out["notes"]):
+        targets.remove("redis")
+    requests = [(op, "cpu", t) for op in ("PutStart+PutDone", "GetStart+GetDone", "Lookup") for t in targets]
+    catalogue = [(f"catalogue {op}", clock, "master") for op in ("put", "load") for clock in ("wall", "cpu")]
+    bytes_of = [(op, "", "master") for op in ("memory", "catalogue size")]
+    rows = requests + catalogue + bytes_of
+    same(sorted((r["op"], r["state"], r["target"], r["objects"]) for r in out["results"]),
+         sorted((*row, n) for row in rows for n in (2000, 6000)), "rows")
+    check(all(r["min"] > 0 for r in out["results"]), f"{out['results']}")
+    same(sorted((q["op"], q["state"], q["against"]) for q in out["ratios"] if q["objects"] != q["against_objects"]),
+         sorted(rows), "ratios to the least number")
+    same(sorted((q["op"], q["objects"]) for q in out["ratios"] if q["target"] != q["against"]),
+         sorted((r[0], n) for r in requests if r[2] == "redis" for n in (2000, 6000)), "ratios to Redis")
+    size = [r["median"] for r in out["results"] if r["op"] == "catalogue size"]
+    check(all(24 < s < 1000 for s in size), f"bytes of an object in the catalogue, with a name of 24: {size}")
+
+
+@test()
+def a_signal_ends_the_master(ctx):
+    tmp = ctx.temp("tmp")
+    with subprocess.Popen([BENCH, "master", "--objects=10000000"], stdout=subprocess.DEVNULL,
+                          env={**os.environ, "TMPDIR": tmp}) as p:
+        time.sleep(0.5)
+        p.send_signal(signal.SIGINT)
+        same(p.wait(20 * SLOW), -signal.SIGINT, "status")
+    same(os.listdir(tmp), [], "left in TMPDIR")
 
 
 @test(fluxkv=True, timeout=120)

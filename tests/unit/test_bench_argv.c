@@ -148,6 +148,10 @@ START_TEST(objects_ascend)
 	ck_assert_int_eq(check(CMD_GROWTH), -EINVAL);
 	ck_assert_int_eq(PARSE(CMD_GROWTH, "-n20000", "-n10000"), 0);
 	ck_assert_int_eq(check(CMD_GROWTH), -EINVAL);
+	ck_assert_int_eq(PARSE(CMD_MASTER, "-n1", "-n2"), 0);
+	ck_assert_int_eq(check(CMD_MASTER), 0);
+	ck_assert_int_eq(PARSE(CMD_MASTER, "-n2", "-n2"), 0);
+	ck_assert_int_eq(check(CMD_MASTER), -EINVAL);
 	ck_assert_int_eq(PARSE(CMD_GROWTH, "--start", "--socket=x"), 0);
 	ck_assert_int_eq(check(CMD_GROWTH), -EINVAL);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <check.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "tests/bench/scatter.h"
 #include "tests/bench/stats.h"
 
 static struct samples of(const double *v, size_t n)
@@ -31,6 +34,28 @@ START_TEST(median_is_the_middle)
 	ck_assert_double_eq(median_of((double[]){4, 1, 3, 2}, 4), 2.5);
 	ck_assert_double_eq(median_of((double[]){7}, 1), 7);
 	ck_assert_double_eq(median_of(NULL, 0), 0);
+}
+END_TEST
+
+START_TEST(scatter_names_each_once)
+{
+	static const uint64_t sizes[] = {1, 2, 3, 10, 48, 1000, 10000, 65536};
+	static bool seen[65536];
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct scatter s = scatter_over(sizes[i]);
+		uint64_t first = 0, k;
+
+		memset(seen, 0, sizeof(seen));
+		for (uint64_t n = 0; n < sizes[i]; n++) {
+			k = scatter_next(&s);
+			first = n ? first : k;
+			ck_assert_uint_lt(k, sizes[i]);
+			ck_assert_msg(!seen[k], "%u of %u comes twice", (unsigned)k, (unsigned)sizes[i]);
+			seen[k] = true;
+		}
+		ck_assert_uint_eq(scatter_next(&s), first); /* and then from the start */
+	}
 }
 END_TEST
 
@@ -132,6 +157,7 @@ int main(void)
 
 	tcase_add_test(t, median_is_the_middle);
 	tcase_add_test(t, spread_is_min_and_max);
+	tcase_add_test(t, scatter_names_each_once);
 	tcase_add_test(t, percentiles_are_nearest_ranks);
 	tcase_add_test(t, percentiles_of_few);
 	tcase_add_test(t, ratios_are_pairwise);
