@@ -10,6 +10,7 @@ namespaces, and the supervisor removes the directory.
   FLUXKV_TEST_DIR=DIR                 run the file-system tests on a plain directory instead of a FluxKV mount;
                                       what only FluxKV does is skipped
   FLUXKV_TEST_LONG=1                  the full sizes
+  FLUXKV_TEST_SLOW=N                  N times as long for everything: sanitizers, or a slow machine
   FLUXKV_TEST_KEEP=1                  leave the directory of the run behind
   top_builddir                        where fluxkvd, fluxkv and tests/system/exerciser were built
 """
