@@ -3,18 +3,24 @@
 # Builds FluxKV out of tree, from whatever state the checkout is in.
 #
 #   build.sh [DIR [CONFIGURE-OPTION...]]    in DIR (default: build/ of the checkout)
+#   build.sh --check [DIR ...]              also the programs that the tests use
 #
 # With the libfuse that build-libfuse.sh has put into DIR/libfuse, if it has; else with the system's.
 # Run as root over somebody else's checkout, it builds as that somebody, so that nothing there belongs to root.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
+check=
+if [ "${1-}" = --check ]; then
+	check=--check
+	shift
+fi
 dir=${1-$top/build}
 [ $# -eq 0 ] || shift
 
 if [ "$(id -u)" = 0 ] && [ "$(stat -c %u "$top")" != 0 ]; then
 	exec setpriv --reuid "$(stat -c %u "$top")" --regid "$(stat -c %g "$top")" --clear-groups \
-		"$0" "$dir" "$@"
+		"$0" $check "$dir" "$@"
 fi
 
 # Later changes of these files are make's business.
@@ -32,4 +38,4 @@ elif [ -n "$libfuse" ] && ! ./config.status --config | grep -qE -e '--with(out)?
 	eval "set -- $(./config.status --config)"
 	"$top/configure" --quiet "$libfuse" "$@"
 fi
-exec make -j"$(nproc)"
+exec make -j"$(nproc)" all ${check:+check-programs}

@@ -100,6 +100,8 @@ fi
 
 step build
 SECONDS=0
+: >"$bin/quickstart.log"
+chown --reference="$top" "$bin/quickstart.log"
 "$top/scripts/build.sh" >"$bin/quickstart.log" 2>&1 </dev/null ||
 	fail "the build failed: $(grep -m1 -iE 'error' "$bin/quickstart.log" || tail -n 1 "$bin/quickstart.log") (all of it: $bin/quickstart.log)"
 did "in $bin, $SECONDS s"
