@@ -48,7 +48,7 @@ enum block_flags {
 	BLOCK_EVICT = 1 << 3,	/* the master was asked whether the memory replica may go */
 	BLOCK_REFILL = 1 << 4,	/* on its way into memory */
 	BLOCK_DROP = 1 << 5,	/* no name leads here any more: no new holder, free when the last one goes */
-	BLOCK_TEMP = 1 << 6,	/* the memory copy is no replica: it goes with its last holder */
+	BLOCK_TEMP = 1 << 6,	/* the memory copy is no replica: it goes with its last reader or holder */
 	BLOCK_HELD = 1 << 7,	/* has an ssd_hold() */
 	BLOCK_SUM = 1 << 8,	/* sum is known */
 	BLOCK_DUE = 1 << 9,	/* the master will ask for a copy on the SSD tier: not to be lost before */
@@ -183,7 +183,8 @@ struct node {
 	uint64_t leg_deadline_ns; /* how long a reader waits for the device */
 	bool has_ssd;		  /* whether there is one; does not change */
 	struct workq *wq;
-	struct workq *ends;	      /* of FLUSH and RELEASE, which free room: not behind those that wait for it */
+	struct workq *ends;	/* of FLUSH and RELEASE, which free room: not behind those that wait for it */
+	struct workq *refilling; /* refills, which jobs of the others wait for */
 	pthread_rwlock_t events_lock; /* read-locked while the file system is told something */
 	struct node_events events;    /* events_lock */
 

@@ -9,6 +9,7 @@
 /* Jobs that sleep for room or for the device are cheap; too few threads would let one stall the next. */
 #define WORKERS_MAX 128
 #define ENDERS_MAX 32
+#define REFILLERS_MAX 64
 #define NAME_CACHE_DEFAULT 65536
 #define PUT_DEADLINE_DEFAULT_MS 60000
 #define LEG_DEADLINE_DEFAULT_MS 5000
@@ -290,7 +291,8 @@ static int init_parts(struct node *n, const struct node_config *cfg)
 	n->policy = policy_new(n->capacity);
 	n->wq = workq_new(WORKERS_MAX);
 	n->ends = workq_new(ENDERS_MAX);
-	return n->policy && n->wq && n->ends ? 0 : -ENOMEM;
+	n->refilling = workq_new(REFILLERS_MAX);
+	return n->policy && n->wq && n->ends && n->refilling ? 0 : -ENOMEM;
 }
 
 int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *e)
@@ -352,6 +354,7 @@ static void run_dry(struct node *n)
 	leave(n);
 	n->wq = workq_free(n->wq);
 	n->ends = workq_free(n->ends);
+	n->refilling = workq_free(n->refilling);
 	/* The evictor looks at the SSD tier: it ends first. What the tier still lets go of is reclaimed here. */
 	evict_stop(n);
 	if (n->ssd) {

@@ -5,7 +5,7 @@
  *
  * GetStart grants the target, the device reads straight into the pages of its file, the checksum is verified, and only
  * then do the readers see it. GetDone makes it a replica; where the version is not current any more it is temporary
- * and goes with its last holder.
+ * and goes with its last holder. Jobs wait for refills, so these have threads of their own.
  *
  * A device may take longer than a reader can wait: nothing at all has come from it in that time, so that a long queue
  * is no fault. At the deadline the readers get their error and the thread goes, but
@@ -367,7 +367,7 @@ static int refill_start(struct node *n, struct block *b)
 	clock_cond_init(&f->cond);
 	persist_begin(n);
 	b->flags |= BLOCK_REFILL;
-	workq_submit(n->wq, &f->work, run);
+	workq_submit(n->refilling, &f->work, run);
 	return 0;
 }
 
