@@ -102,7 +102,8 @@ static void heartbeat(struct node *n, const struct segment_usage *u)
 	m->u.heartbeat.zombie = u->orphaned;
 	/* Less while a device is out. */
 	node_ssd_room(n, &m->u.heartbeat.ssd_capacity, &m->u.heartbeat.ssd_used);
-	node_call(n, m, NULL, NULL);
+	/* Those who wait for room may have it now. */
+	node_tell(n, m, room_answer);
 }
 
 #define RECLAIM_BATCH 1024
@@ -474,6 +475,7 @@ void space_refused(struct node *n, uint64_t bytes)
 int space_call(struct node *n, struct msg *(*make)(void *arg), void *arg, uint64_t bytes, struct msg **ret_answer)
 {
 	uint64_t deadline = clock_ns() + SPACE_WAIT_NS, gen;
+	bool last = bytes > n->capacity;
 	struct msg *m;
 	int r;
 
@@ -489,8 +491,10 @@ int space_call(struct node *n, struct msg *(*make)(void *arg), void *arg, uint64
 			return r;
 		if (ret_answer)
 			*ret_answer = msg_free(*ret_answer);
-		if (bytes > n->capacity || !space_wait(n, gen, bytes, deadline))
+		if (last)
 			break;
+		/* Not every room that comes is told of: asked for once more at the end. */
+		last = !space_wait(n, gen, bytes, deadline);
 	}
 	space_refused(n, bytes);
 	return -ENOSPC;
