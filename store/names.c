@@ -688,6 +688,7 @@ static void rename_job(struct work *w)
 		r = rename_plain(op);
 	unlock_put(from);
 	unlock_put(to);
+	forget_if_gone(op, r);
 	op_end(op, r, NULL);
 }
 

@@ -942,9 +942,8 @@ static int evict(const char *name, enum node_tier tier)
 #define SLEEPERS 200
 static struct waiter sleepers[SLEEPERS];
 
-static void start_sleepers(struct version **v)
+static void put_on_ssd_alone(void)
 {
-	struct node_entry e;
 	char name[16];
 
 	for (uint32_t i = 0; i < SLEEPERS; i++) {
@@ -955,6 +954,17 @@ static void start_sleepers(struct version **v)
 	for (uint32_t i = 0; i < SLEEPERS; i++) {
 		snprintf(name, sizeof(name), "s%u", i);
 		ck_assert_int_eq(evict(name, NODE_TIER_DRAM), 0);
+	}
+}
+
+static void start_sleepers(struct version **v)
+{
+	struct node_entry e;
+	char name[16];
+
+	put_on_ssd_alone();
+	for (uint32_t i = 0; i < SLEEPERS; i++) {
+		snprintf(name, sizeof(name), "s%u", i);
 		ck_assert_int_eq(lookup(name, &e), 0);
 		ck_assert_int_eq(version_open(node, &e.attr, &v[i]), 0);
 	}
@@ -1054,11 +1064,10 @@ static void rename_at_master(const char *from, const char *to)
 }
 
 /* Who was told that a name is not there must not then be told that it is. */
-START_TEST(a_lease_is_not_believed_against_the_master)
+static void told_that_it_is_gone(void)
 {
 	struct node_entry e;
 
-	start(32 * MIB, 0);
 	ck_assert_int_eq(put_value("a", 1, 1, MIB), 0);
 	ck_assert_int_eq(put_value("b", 2, 1, MIB), 0);
 	ck_assert_int_eq(lookup("a", &e), 0);
@@ -1073,6 +1082,19 @@ START_TEST(a_lease_is_not_believed_against_the_master)
 	ck_assert_int_eq(lookup("b", &e), -ENOENT);
 	ck_assert_int_eq(unlink_name("c"), 0);
 	ck_assert_int_eq(unlink_name("d"), 0);
+}
+
+/* Beside a private version of another name, too: names go another way then. */
+START_TEST(a_lease_is_not_believed_against_the_master)
+{
+	struct put *p;
+
+	start(32 * MIB, 0);
+	told_that_it_is_gone();
+	p = create("other");
+	told_that_it_is_gone();
+	release(p);
+	ck_assert_int_eq(unlink_name("other"), 0);
 	check_empty();
 	stop();
 }
@@ -1237,7 +1259,10 @@ START_TEST(one_silent_device_of_two)
 	pthread_join(writer, NULL);
 	faulty_hold(&faulty, 0);
 	await(stats().refills, 4);
-	ck_assert_uint_eq(read_all(4, &ok), 0);
+	/* On a busy machine it may seem silent once more. */
+	for (int i = 0; i < 20 && read_all(4, &ok); i++)
+		usleep(100000);
+	ck_assert_uint_eq(ok, 4);
 	stop();
 }
 END_TEST
@@ -1499,6 +1524,43 @@ static void wait_persisted(const struct msg_attr *a)
 	ck_assert_uint_eq(r.in_ssd, r.blocks);
 }
 
+/* More writes than there are jobs wait for the first, which wants what only the tier has: somebody else brings it in. */
+START_TEST(a_refill_needs_no_free_job)
+{
+	struct node_entry e;
+	uint64_t word = 7;
+	struct waiter w;
+	struct put *p;
+
+	start(64 * MIB, 64 * MIB);
+	make_large();
+	ck_assert_int_eq(put_value("big", 9, 1, 6 * MIB), 0);
+	ck_assert_int_eq(lookup("big", &e), 0);
+	wait_persisted(&e.attr);
+	ck_assert_int_eq(evict("big", NODE_TIER_DRAM), 0);
+	waiter_init(&w);
+	put_edit(node, ns_dir, "big", &e.attr, false, put_cb, &w);
+	ck_assert_int_eq(wait_for(&w), 0);
+	p = w.put;
+	ck_assert_int_eq(put_open(p, true), 0);
+	faulty_hold(&faulty, FAULTY_READ);
+	for (uint32_t i = 0; i < SLEEPERS; i++) {
+		waiter_init(&sleepers[i]);
+		put_write(p, 8 * i, &word, sizeof(word), written_cb, copied_cb, &sleepers[i]);
+	}
+	faulty_wait_held(&faulty, 1);
+	usleep(200000); /* for the others to take what threads there are */
+	faulty_hold(&faulty, 0);
+	for (uint32_t i = 0; i < SLEEPERS; i++)
+		ck_assert_int_eq(wait_for(&sleepers[i]), 0);
+	ck_assert_int_eq(flush(p), 0);
+	release(p);
+	ck_assert_int_eq(unlink_name("big"), 0);
+	check_empty();
+	stop();
+}
+END_TEST
+
 /* A writer that takes its time keeps its put, however short the deadline. */
 START_TEST(a_slow_writer_keeps_its_put)
 {
@@ -1743,6 +1805,7 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, the_backlog_has_its_limit);
 	tcase_add_test(tc, a_copy_needs_no_job);
+	tcase_add_test(tc, a_refill_needs_no_free_job);
 	tcase_add_test(tc, a_lost_notice_is_made_up_for);
 	tcase_add_test(tc, a_lease_is_not_believed_against_the_master);
 	tcase_add_test(tc, a_copy_is_lost_while_it_is_committed);
