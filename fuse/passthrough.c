@@ -20,6 +20,7 @@
 
 #include "common/hash.h"
 #include "common/log.h"
+#include "store/segment.h"
 
 #define LOCKS 64 /* a power of two */
 
@@ -74,11 +75,14 @@ void passthrough_init(struct fs *fs, struct fuse_conn_info *conn)
 			 "the kernel cannot do it (Linux 6.9 with CONFIG_FUSE_PASSTHROUGH)");
 }
 
-/* Registers a file of the segment and takes it back: that is what needs the privilege. */
+/*
+ * Registers a file of the segment and takes it back: that is what needs the privilege. The lease is how the store will
+ * find out what programs map.
+ */
 static void try_out(struct fs *fs)
 {
 	struct passthrough *p = fs->passthrough;
-	int fd, id, r;
+	int fd, id, lease, r;
 
 	if (p->why_not[0])
 		return;
@@ -87,11 +91,15 @@ static void try_out(struct fs *fs)
 		snprintf(p->why_not, sizeof(p->why_not), "no file to try it with: %s", strerror(-r));
 		return;
 	}
+	lease = segment_lease(fd);
 	id = backing_open(fs, fd);
 	close(fd);
 	if (id > 0)
 		backing_close(fs, id);
-	else
+	if (id > 0 && lease < 0)
+		snprintf(p->why_not, sizeof(p->why_not), "no leases on files (sysctl fs.leases-enable): %s",
+			 strerror(-lease));
+	else if (id <= 0)
 		snprintf(p->why_not, sizeof(p->why_not),
 			 id == -EPERM ? "it needs CAP_SYS_ADMIN" : "the kernel says: %s", strerror(-id));
 }

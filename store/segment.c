@@ -538,17 +538,21 @@ int segment_unlink(struct segment *s, uint64_t alloc)
 	return r;
 }
 
+int segment_lease(int fd)
+{
+	return fcntl(fd, F_SETLEASE, F_WRLCK) < 0 ? -errno : 0;
+}
+
 bool segment_is_shared(struct segment *s, uint64_t alloc)
 {
-	bool shared = false;
-	int fd;
+	int fd, r = segment_open_file(s, alloc, &fd);
+	bool alone;
 
-	if (segment_open_file(s, alloc, &fd) < 0)
-		return false;
-	if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
-		shared = errno == EAGAIN;
+	if (r < 0)
+		return r != -ENOENT;
+	alone = segment_lease(fd) == 0;
 	close(fd); /* the lease ends with it */
-	return shared;
+	return !alone;
 }
 
 /* Cuts the file to len. */

@@ -88,9 +88,13 @@ int segment_open_file(struct segment *s, uint64_t alloc, int *ret_fd);
 /* Removes the name; open descriptors and mappings keep the pages. */
 int segment_unlink(struct segment *s, uint64_t alloc);
 /*
+ * Takes a write lease on a file of the segment, until fd is closed: the kernel grants it only to a file's one opener. An
+ * open by somebody else meanwhile sends SIGIO, which the program must ignore.
+ */
+int segment_lease(int fd);
+/*
  * Whether anybody has the file open or mapped, a program that reads it through the kernel's passthrough included; this
- * process must not, and must not open it meanwhile. The kernel grants a write lease only to a file's one opener. An
- * open by somebody else at that very moment sends SIGIO, which the program must ignore.
+ * process must not, and must not open it meanwhile. True where the kernel's lease does not tell for sure.
  */
 bool segment_is_shared(struct segment *s, uint64_t alloc);
 
