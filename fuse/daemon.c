@@ -337,6 +337,7 @@ static int start_fs(struct daemon *d, struct errmsg *e)
 	    [CONFIG_TRY_ON] = FS_PASSTHROUGH_ON,
 	    [CONFIG_TRY_OFF] = FS_PASSTHROUGH_OFF,
 	};
+	struct node_stats stats;
 	struct fs_config cfg = {
 	    .node = d->node,
 	    .mountpoint = d->mountpoint,
@@ -350,11 +351,14 @@ static int start_fs(struct daemon *d, struct errmsg *e)
 	    .attr_timeout = (double)d->cfg.entry_timeout / 1000,
 	    .passthrough = passthrough[d->cfg.passthrough],
 	    .passthrough_max = d->cfg.passthrough_max,
-	    .passthrough_hold = d->cfg.dram / 2,
 	    .threads = (unsigned)d->cfg.fuse_threads,
 	    .text = virtual_text,
 	    .text_arg = d,
 	};
+
+	/* Of what there is: less than was configured where programs still map what an earlier daemon had. */
+	node_get_stats(d->node, &stats);
+	cfg.passthrough_hold = stats.dram_capacity / 2;
 	return fs_mount(&cfg, &d->fs, e);
 }
 

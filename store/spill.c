@@ -215,8 +215,9 @@ static int spill_block(struct put *p, uint32_t i)
 }
 
 /*
- * What is being written takes at most half of the memory, all private versions together: several large ones would
- * fill it, and nothing of them can be evicted.
+ * The full blocks of what is being written take at most three eighths of the memory, all private versions together:
+ * several large ones would fill it, and nothing of them can be evicted. Half may be open past us (fuse/passthrough.c),
+ * and refills need the rest.
  */
 int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep)
 {
@@ -225,7 +226,7 @@ int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep)
 
 	if (!n->ssd)
 		return 0;
-	for (uint32_t i = 0; i < p->n_blocks && count_get(n, dram_reserved) + need > n->capacity / 2 && r == 0; i++) {
+	for (uint32_t i = 0; i < p->n_blocks && count_get(n, dram_reserved) + need > n->capacity / 8 * 3 && r == 0; i++) {
 		const struct put_block *b = &p->blocks[i];
 
 		if (i == keep || b->fd < 0 || b->filled != p->block_size || (i + 1) * p->block_size > full)
