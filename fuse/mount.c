@@ -398,11 +398,14 @@ int fs_loop(struct fs *fs)
 	return atomic_load(&fs->loop_error);
 }
 
-/* No worker starts an op any more, and none waits: what has no answer is being given it. */
+/* No worker starts an op any more: what has no answer waits and gets one, or is just being given it. */
 static void wait_answers(struct fs *fs)
 {
-	while (atomic_load_explicit(&fs->count.answered, memory_order_acquire) != atomic_load(&fs->count.requests))
+	while (atomic_load_explicit(&fs->count.answered, memory_order_acquire) != atomic_load(&fs->count.requests)) {
+		if (fs->keeper)
+			keeper_fail_all(fs->keeper, -ENOTCONN);
 		usleep(100);
+	}
 }
 
 /* The store ends each call within its deadline. */
@@ -429,8 +432,6 @@ struct fs *fs_unmount(struct fs *fs)
 		keeper_fail_all(fs->keeper, -ENOTCONN);
 	notify_stop(fs->notify);
 	workers_stop(fs);
-	if (fs->keeper)
-		keeper_fail_all(fs->keeper, -ENOTCONN);
 	wait_answers(fs);
 	passthrough_stop(fs);
 	/* From here on nobody uses the session's descriptor: no request is left in any op. */
