@@ -246,8 +246,8 @@ void block_settle(struct node *n, struct block_shard *s, struct block *b)
 	if (b->pins || b->waiters || (b->flags & moving))
 		return;
 	/*
-	 * A copy that is no replica must not lie in memory for those who can have the bytes from the SSD. Not so once the
-	 * version is gone: the master makes no replica of it any more, and each read would bring the block in anew.
+	 * A copy that is no replica must not lie in memory for those who can have the bytes from the SSD. Not so once
+	 * the version is gone: the master makes no replica of it any more, and each read would bring the block in anew.
 	 */
 	if (b->holders && (b->flags & (BLOCK_TEMP | BLOCK_DROP)) == BLOCK_TEMP && block_hold_ssd(n, b))
 		block_drop_memory(n, b, true);
