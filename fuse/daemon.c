@@ -35,6 +35,7 @@
 #define NOFILE_BASE 256u
 #define NOFILE_PER_THREAD 8u
 #define NOFILE_PER_SSD 8u
+#define LOCK_TRIES 4
 
 struct daemon {
 	const struct daemon_args *args;
@@ -91,18 +92,16 @@ static int name_places(struct daemon *d, struct errmsg *e)
 	return 0;
 }
 
+/* A daemon that leaves removes the directory, perhaps under our feet. */
 static int lock_instance(struct daemon *d, struct errmsg *e)
 {
-	char *path;
-	int r;
+	int r = -ENOENT;
 
-	r = places_mkdir(&d->places, d->dir, 0700, e);
-	if (r)
-		return r;
-	if (asprintf(&path, "%s/fluxkvd.pid", d->dir) < 0)
-		return errmsg_set(e, -ENOMEM, "out of memory");
-	r = pidfile_lock(path, d->cfg.instance_key, &d->pidfile, e);
-	free(path);
+	for (int i = 0; i < LOCK_TRIES && r == -ENOENT; i++) {
+		r = places_mkdir(&d->places, d->dir, 0700, e);
+		if (!r)
+			r = pidfile_lock(d->dir, d->cfg.instance_key, &d->pidfile, e);
+	}
 	return r;
 }
 
@@ -413,6 +412,7 @@ static void on_stop(void *arg, int sig)
 	struct daemon *d = arg;
 
 	log_info("signal %d: stopping", sig);
+	pidfile_ends(d->pidfile);
 	sd_notify(0, "STOPPING=1\nSTATUS=finishing what runs");
 	fs_exit(d->fs);
 }
@@ -485,6 +485,8 @@ static int start(struct daemon *d, struct errmsg *e)
 	atomic_store(&d->report.fs, d->fs);
 	r = start_ctl(d, e);
 	if (!r)
+		r = pidfile_serves(d->pidfile, fs_device(d->fs), d->mountpoint, e);
+	if (!r)
 		r = signals_start(on_stop, on_reload, d, &d->signals, e);
 	return r;
 }
@@ -525,6 +527,7 @@ static void serve(struct daemon *d, int *ret_status)
 	log_info("fluxkvd %s: %s", PACKAGE_VERSION, status);
 	ready_serving(d->ready, status);
 	r = fs_loop(d->fs);
+	pidfile_ends(d->pidfile);
 	sd_notify(0, "STOPPING=1");
 	if (r)
 		log_error("%s: serving failed: %s", d->mountpoint, strerror(-r));

@@ -61,6 +61,9 @@ unsigned fs_threads(uint64_t wanted);
  */
 int fs_mount(const struct fs_config *cfg, struct fs **ret, struct errmsg *e);
 
+/* The mount's device number, by which it is known among others on the same directory. */
+dev_t fs_device(const struct fs *fs);
+
 /* Waits until somebody unmounts, or until fs_exit() and what it lets finish. 0, or a negative errno: serving failed. */
 int fs_loop(struct fs *fs);
 

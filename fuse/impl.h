@@ -79,6 +79,7 @@ struct fs {
 	atomic_uint max_write;
 	atomic_uint writers; /* handles open for writing */
 	bool mounted;	     /* fs_mount()'s thread only */
+	dev_t device;	     /* of the mount; set by fs_mount() */
 	uint64_t start_ns;   /* real time: the virtual files' times */
 	struct fs_counters count;
 };

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -281,8 +282,8 @@ static int wait_init(struct fs *fs, struct errmsg *e)
 	return errmsg_set(e, -ECONNABORTED, "%s: the mount ended at once: %s", fs->cfg.mountpoint, libfuse_reason());
 }
 
-/* Without it the kernel reads ahead 128 KiB and cuts large reads to requests of that size. */
-static int set_read_ahead(struct fs *fs, struct errmsg *e)
+/* Its number, and its read-ahead: the kernel's own is 128 KiB, and large reads are cut to requests of that size. */
+static int know_device(struct fs *fs, struct errmsg *e)
 {
 	struct statx st;
 	char path[96];
@@ -294,6 +295,7 @@ static int set_read_ahead(struct fs *fs, struct errmsg *e)
 	 */
 	if (statx(AT_FDCWD, fs->cfg.mountpoint, AT_STATX_DONT_SYNC, 0, &st) < 0)
 		return errmsg_set(e, -errno, "%s does not answer: %s", fs->cfg.mountpoint, strerror(errno));
+	fs->device = makedev(st.stx_dev_major, st.stx_dev_minor);
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", st.stx_dev_major, st.stx_dev_minor);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, READ_AHEAD_KB, strlen(READ_AHEAD_KB)) < 0)
@@ -341,13 +343,18 @@ int fs_mount(const struct fs_config *cfg, struct fs **ret, struct errmsg *e)
 	if (!r)
 		r = passthrough_start(fs, e);
 	if (!r)
-		r = set_read_ahead(fs, e);
+		r = know_device(fs, e);
 	if (r < 0) {
 		fs_unmount(fs);
 		return r;
 	}
 	*ret = fs;
 	return 0;
+}
+
+dev_t fs_device(const struct fs *fs)
+{
+	return fs->device;
 }
 
 /* ---- the end ------------------------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,16 +68,11 @@ int mount_line_parse(char *line, struct mount_line *ret)
 	return 0;
 }
 
-struct top_mount {
-	bool found;
-	char fstype[64], source[256];
-};
-
-/* The last line with that target is the mount on top. */
-static int find_top(const char *target, struct top_mount *ret)
+/* Calls each() for the mounts on target, the one on top last. */
+static int each_mount(const char *mountinfo, const char *target, void (*each)(void *, const struct mount_line *),
+		      void *arg)
 {
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	struct top_mount top = {0};
+	FILE *f = fopen(mountinfo, "re");
 	char *line = NULL;
 	size_t cap = 0;
 	int err = 0;
@@ -86,19 +82,59 @@ static int find_top(const char *target, struct top_mount *ret)
 	while (getline(&line, &cap, f) >= 0) {
 		struct mount_line m;
 
-		if (mount_line_parse(line, &m) || strcmp(m.target, target))
-			continue;
-		top.found = true;
-		snprintf(top.fstype, sizeof(top.fstype), "%s", m.fstype);
-		snprintf(top.source, sizeof(top.source), "%s", m.source);
+		if (!mount_line_parse(line, &m) && !strcmp(m.target, target))
+			each(arg, &m);
 	}
 	if (ferror(f))
 		err = -EIO;
 	free(line);
 	fclose(f);
-	if (!err)
-		*ret = top;
 	return err;
+}
+
+struct top_mount {
+	bool found;
+	char fstype[64], source[256];
+};
+
+static void take_top(void *arg, const struct mount_line *m)
+{
+	struct top_mount *top = arg;
+
+	top->found = true;
+	snprintf(top->fstype, sizeof(top->fstype), "%s", m->fstype);
+	snprintf(top->source, sizeof(top->source), "%s", m->source);
+}
+
+static int find_top(const char *target, struct top_mount *ret)
+{
+	struct top_mount top = {0};
+	int r = each_mount("/proc/self/mountinfo", target, take_top, &top);
+
+	if (!r)
+		*ret = top;
+	return r;
+}
+
+struct wanted_device {
+	dev_t device;
+	bool found;
+};
+
+static void compare_device(void *arg, const struct mount_line *m)
+{
+	struct wanted_device *w = arg;
+
+	w->found |= makedev(m->major, m->minor) == w->device;
+}
+
+bool mountpoint_has(const char *resolved, dev_t device, pid_t pid)
+{
+	struct wanted_device w = {.device = device};
+	char mountinfo[64];
+
+	snprintf(mountinfo, sizeof(mountinfo), "/proc/%ld/mountinfo", (long)pid);
+	return !each_mount(mountinfo, resolved, compare_device, &w) && w.found;
 }
 
 static int resolve_error(const char *path, int err, struct errmsg *e)

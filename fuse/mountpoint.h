@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "common/errmsg.h"
 
@@ -21,6 +22,9 @@ struct mount_line {
 
 /* Takes a line apart (and changes it). 0 or -EINVAL. Pure. */
 int mount_line_parse(char *line, struct mount_line *ret);
+
+/* Whether the process sees that very mount there. What cannot be read is answered "no". */
+bool mountpoint_has(const char *resolved, dev_t device, pid_t pid);
 
 /*
  * The absolute path of a mount point, also of one whose daemon has died (where realpath(3) itself gets ENOTCONN).

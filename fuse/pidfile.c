@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,16 +11,20 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "fuse/mountpoint.h"
 #include "fuse/task.h"
 
-#define DYING_TIMEOUT (10 * NS_PER_SEC)
+/* Ten seconds for what runs and what is being written, and some for much memory to be given back. */
+#define ENDING_TIMEOUT (15 * NS_PER_SEC)
+#define POLL_MS 10
 
 struct pidfile {
 	int fd;
-	char *path;
+	char *path, *mount_path;
 };
 
 static long read_pid(int fd)
@@ -43,10 +48,44 @@ static bool still_there(int fd, const char *path)
 	return !fstat(fd, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-static int busy_error(int fd, const char *path, const char *instance, struct errmsg *e)
+/* What pidfile_serves() wrote. False: nothing, or nonsense. */
+static bool read_mount(const char *mount_path, dev_t *ret_device, char mountpoint[PATH_MAX])
+{
+	FILE *f = fopen(mount_path, "re");
+	unsigned major, minor;
+	bool good;
+
+	if (!f)
+		return false;
+	good = fscanf(f, "%u:%u", &major, &minor) == 2 && fgetc(f) == ' ' && fgets(mountpoint, PATH_MAX, f);
+	fclose(f);
+	if (!good)
+		return false;
+	mountpoint[strcspn(mountpoint, "\n")] = '\0';
+	*ret_device = makedev(major, minor);
+	return true;
+}
+
+/* Its mount is there, for it or for us, who may see different ones. */
+static bool serves(const char *mount_path, pid_t pid)
+{
+	char mountpoint[PATH_MAX];
+	dev_t device;
+
+	return read_mount(mount_path, &device, mountpoint) &&
+	       (mountpoint_has(mountpoint, device, getpid()) || mountpoint_has(mountpoint, device, pid));
+}
+
+static int busy_error(int fd, const char *path, const char *mount_path, const char *instance, struct errmsg *e)
 {
 	long pid = read_pid(fd);
 
+	if (pid && !serves(mount_path, (pid_t)pid))
+		return errmsg_set(
+		    e, -EBUSY,
+		    "instance %s is not free yet: pid %ld is starting, or was unmounted while files are open "
+		    "or a mount namespace has a copy of the mount; end it with: kill %ld",
+		    instance, pid, pid);
 	if (!pid)
 		return errmsg_set(e, -EBUSY, "instance %s is starting or running already (%s is locked)", instance,
 				  path);
@@ -56,33 +95,37 @@ static int busy_error(int fd, const char *path, const char *instance, struct err
 	    pid, path);
 }
 
-/* The lock of a process that was killed goes with its last thread, which may take a while with much memory. */
-static int lock_file(int fd)
+/*
+ * Whoever does not serve is waited for: unmounted, it finishes; killed, its lock goes with its last thread, which may
+ * take a while with much memory; starting, it will soon be the one or the other.
+ */
+static int lock_file(int fd, const char *mount_path)
 {
-	uint64_t until = clock_ns() + DYING_TIMEOUT;
+	uint64_t until = clock_ns() + ENDING_TIMEOUT;
 
 	while (flock(fd, LOCK_EX | LOCK_NB)) {
-		long pid = read_pid(fd);
+		pid_t pid;
 
 		if (errno != EWOULDBLOCK)
 			return -errno;
-		if (!pid || !task_is_ending((pid_t)pid) || clock_ns() > until)
+		pid = (pid_t)read_pid(fd);
+		if ((serves(mount_path, pid) && !task_is_ending(pid)) || clock_ns() > until)
 			return -EBUSY;
-		poll(NULL, 0, 5);
+		poll(NULL, 0, POLL_MS);
 	}
 	return 0;
 }
 
-static int open_locked(const char *path, const char *instance, int *ret, struct errmsg *e)
+static int open_locked(const char *path, const char *mount_path, const char *instance, int *ret, struct errmsg *e)
 {
 	for (;;) {
 		int r, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 
 		if (fd < 0)
 			return errmsg_set(e, -errno, "%s: %s", path, strerror(errno));
-		r = lock_file(fd);
+		r = lock_file(fd, mount_path);
 		if (r) {
-			r = r == -EBUSY ? busy_error(fd, path, instance, e)
+			r = r == -EBUSY ? busy_error(fd, path, mount_path, instance, e)
 					: errmsg_set(e, r, "%s: cannot lock it: %s", path, strerror(-r));
 			close(fd);
 			return r;
@@ -116,48 +159,87 @@ static int write_pid(int fd)
 {
 	char buf[32];
 	int n = snprintf(buf, sizeof(buf), "%ld\n", (long)getpid());
+	ssize_t written;
 
 	if (ftruncate(fd, 0))
 		return -errno;
-	if (pwrite(fd, buf, (size_t)n, 0) != n)
-		return errno ? -errno : -ENOSPC;
-	return 0;
+	written = pwrite(fd, buf, (size_t)n, 0);
+	if (written < 0)
+		return -errno;
+	return written == n ? 0 : -ENOSPC;
 }
 
-int pidfile_lock(const char *path, const char *instance, struct pidfile **ret, struct errmsg *e)
+static struct pidfile *pidfile_free(struct pidfile *p)
+{
+	if (p->fd >= 0)
+		close(p->fd);
+	free(p->mount_path);
+	free(p->path);
+	free(p);
+	return NULL;
+}
+
+static struct pidfile *pidfile_new(const char *dir)
 {
 	struct pidfile *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->fd = -1;
+	if (asprintf(&p->path, "%s/fluxkvd.pid", dir) < 0)
+		p->path = NULL;
+	if (asprintf(&p->mount_path, "%s/mount", dir) < 0)
+		p->mount_path = NULL;
+	return p->path && p->mount_path ? p : pidfile_free(p);
+}
+
+int pidfile_lock(const char *dir, const char *instance, struct pidfile **ret, struct errmsg *e)
+{
+	struct pidfile *p = pidfile_new(dir);
 	int r;
 
-	if (!p || !(p->path = strdup(path))) {
-		free(p);
+	if (!p)
 		return errmsg_set(e, -ENOMEM, "out of memory");
+	r = open_locked(p->path, p->mount_path, instance, &p->fd, e);
+	if (r) {
+		pidfile_free(p);
+		return r;
 	}
-	r = open_locked(path, instance, &p->fd, e);
-	if (r)
-		goto free_p;
+	unlink(p->mount_path); /* of one that was killed */
 	p->fd = move_up(p->fd);
 	r = write_pid(p->fd);
 	if (r) {
-		errmsg_set(e, r, "%s: %s", path, strerror(-r));
+		errmsg_set(e, r, "%s: %s", p->path, strerror(-r));
 		pidfile_unlock(p);
 		return r;
 	}
 	*ret = p;
 	return 0;
-free_p:
-	free(p->path);
-	free(p);
+}
+
+int pidfile_serves(struct pidfile *p, dev_t device, const char *mountpoint, struct errmsg *e)
+{
+	int fd = open(p->mount_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int r = 0;
+
+	if (fd < 0)
+		return errmsg_set(e, -errno, "%s: %s", p->mount_path, strerror(errno));
+	if (dprintf(fd, "%u:%u %s\n", major(device), minor(device), mountpoint) < 0)
+		r = errmsg_set(e, -errno, "%s: %s", p->mount_path, strerror(errno));
+	close(fd);
 	return r;
+}
+
+void pidfile_ends(struct pidfile *p)
+{
+	unlink(p->mount_path);
 }
 
 struct pidfile *pidfile_unlock(struct pidfile *p)
 {
 	if (!p)
 		return NULL;
+	pidfile_ends(p);
 	unlink(p->path);
-	close(p->fd);
-	free(p->path);
-	free(p);
-	return NULL;
+	return pidfile_free(p);
 }

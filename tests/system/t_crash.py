@@ -242,7 +242,7 @@ def sigterm(ctx):
         if load:
             load.ends("SIGTERM")
         same(mounts(d.mnt) + mounts(d.segment()), [], f"{how}: mounts")
-        for name in ("fluxkvd.pid", "control"):
+        for name in ("fluxkvd.pid", "control", "mount"):
             check(not os.path.exists(f"{d.run_dir}/{d.instance}/{name}"), f"{how}: {name} is left")
         d.start()
         exercise(d)

@@ -230,6 +230,46 @@ def umount_ends_it(ctx):
 
 
 @test(fluxkv=True, timeout=90)
+def umount_and_start_again(ctx):
+    """umount returns before the daemon has ended: the next start waits for that, and only for that."""
+    d = ctx.daemon(dram="64MB", ssd="64MB")
+    in_background(d)
+    for i in range(10):
+        os.makedirs(f"{d.mnt}/ns", exist_ok=True)
+        write_file(f"{d.mnt}/ns/f", big_stamped("again", i, MIB))
+        subprocess.run(["umount", d.mnt], check=True)
+        in_background(d)
+    for how in ("umount", "SIGTERM"):
+        pid = pid_of(d)
+        if how == "umount": # a copy of the mount, elsewhere, keeps the daemon
+            other = subprocess.Popen(["unshare", "-m", "sh", "-c", "echo; read end"], stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE)
+            other.stdout.readline()
+            subprocess.run(["umount", d.mnt], check=True)
+        else: # with a writer, which is waited for
+            fd = os.open(f"{d.mnt}/ns/w", os.O_WRONLY | os.O_CREAT)
+            os.kill(pid, signal.SIGTERM)
+            wait_for(lambda: "signal 15" in log_of(d), "it is stopping")
+        p = subprocess.Popen(d.command(foreground=False), stderr=subprocess.PIPE, text=True)
+        time.sleep(1)
+        same(p.poll(), None, f"a start while the last daemon still ends, after {how}")
+        if how == "umount":
+            other.communicate()
+        else:
+            os.close(fd)
+        same((p.communicate(timeout=30 * SLOW)[1], p.returncode), ("", 0), f"the start after {how}")
+        check(pid_of(d) != pid, "the same daemon")
+        os.makedirs(f"{d.mnt}/ns", exist_ok=True)
+    started = time.monotonic()
+    check("running already, as pid" in in_background(d, status=CANNOT_SERVE).stderr, "the mount serves")
+    check(time.monotonic() - started < 5 * SLOW, "one that serves is not waited for")
+    same(mounts_on(d.mnt), 1, "mounts on the mount point")
+    os.kill(pid_of(d), signal.SIGTERM)
+    wait_for(lambda: not left_behind(d.dir), "it ends", 20)
+    same(os.listdir(f"{d.run_dir}/{d.instance}"), ["fluxkvd.log"], "what is left")
+
+
+@test(fluxkv=True, timeout=90)
 def what_runs_may_finish(ctx):
     """SIGTERM: a writer that goes on gets its ten seconds; then the daemon ends, whatever is open."""
     d = ctx.daemon(dram="64MB").start()

@@ -36,7 +36,7 @@ def refused(d, words, status=CANNOT_SERVE, command=None, wrap=(), keep=(), **kwa
         check(re.search(w, p.stderr, re.I), f"no {w!r} in the message of {text}")
     faults = [f for f in left_behind(d.ctx.base) if f not in before]
     check(not faults, "; ".join(faults))
-    for left in ("fluxkvd.pid", "control", "segment"):
+    for left in ("fluxkvd.pid", "control", "mount", "segment"):
         check(not os.path.exists(f"{d.run_dir}/{d.instance}/{left}") or left in keep, f"{left} is left behind by {text}")
     return p.stderr
 
@@ -146,7 +146,7 @@ def the_same_instance_twice(ctx):
     first = ctx.daemon().start()
     second = ctx.daemon(instance=first.instance)
     second.run_dir = first.run_dir
-    refused(second, [first.instance, str(first.pid)], keep=("fluxkvd.pid", "control", "segment"))
+    refused(second, [first.instance, str(first.pid)], keep=("fluxkvd.pid", "control", "mount", "segment"))
     same(first.status()["pid"], first.pid, "the first daemon's answer")
     check(os.path.ismount(first.segment()), "the first daemon's segment")
     first.stop()

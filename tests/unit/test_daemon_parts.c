@@ -30,7 +30,7 @@ static void remove_dir(void)
 {
 	char path[PATH_MAX + 16];
 
-	snprintf(path, sizeof(path), "%s/pid", dir);
+	snprintf(path, sizeof(path), "%s/fluxkvd.pid", dir);
 	unlink(path);
 	ck_assert_int_eq(rmdir(dir), 0);
 }
@@ -128,22 +128,71 @@ END_TEST
 START_TEST(locks_one_pid_file)
 {
 	struct pidfile *p = NULL, *other = NULL;
+	struct stat proc;
 	struct errmsg e;
 	char pid[32];
 
 	make_dir();
-	ck_assert_int_eq(pidfile_lock(in_dir("pid"), "node1", &p, &e), 0);
-	ck_assert_int_eq(pidfile_lock(in_dir("pid"), "node1", &other, &e), -EBUSY);
+	ck_assert_int_eq(stat("/proc", &proc), 0);
+	ck_assert_int_eq(pidfile_lock(dir, "node1", &p, &e), 0);
+	ck_assert_int_eq(pidfile_serves(p, proc.st_dev, "/proc", &e), 0);
+	ck_assert_int_eq(pidfile_lock(dir, "node1", &other, &e), -EBUSY);
 	ck_assert_ptr_null(other);
 	snprintf(pid, sizeof(pid), "pid %ld", (long)getpid());
 	ck_assert_ptr_nonnull(strstr(e.text, pid));
 	ck_assert_ptr_nonnull(strstr(e.text, "node1"));
 	p = pidfile_unlock(p);
-	ck_assert_int_eq(access(in_dir("pid"), F_OK), -1);
-	ck_assert_int_eq(pidfile_lock(in_dir("pid"), "node1", &p, &e), 0);
+	ck_assert_int_eq(access(in_dir("fluxkvd.pid"), F_OK), -1);
+	ck_assert_int_eq(access(in_dir("mount"), F_OK), -1);
+	ck_assert_int_eq(pidfile_lock(dir, "node1", &p, &e), 0);
 	pidfile_unlock(p);
-	ck_assert_int_eq(pidfile_lock(in_dir("none/pid"), "node1", &p, &e), -ENOENT);
+	ck_assert_int_eq(pidfile_lock(in_dir("none"), "node1", &p, &e), -ENOENT);
 	ck_assert_ptr_null(pidfile_unlock(NULL));
+	remove_dir();
+}
+END_TEST
+
+/* Holds the lock for a while, with a mount on /proc of that device, and ends. */
+static pid_t hold_for(unsigned ms, dev_t device, bool ends)
+{
+	pid_t pid = fork();
+	struct pidfile *p;
+	struct errmsg e;
+
+	if (pid)
+		return pid;
+	if (pidfile_lock(dir, "node1", &p, &e) || pidfile_serves(p, device, "/proc", &e))
+		_exit(1);
+	if (ends)
+		pidfile_ends(p);
+	if (close(open(in_dir("held"), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)))
+		_exit(1);
+	usleep(ms * 1000);
+	pidfile_unlock(p);
+	_exit(0);
+}
+
+/* The mount is gone (another one has its place), or the end was asked for: the next one waits. Else it is refused. */
+START_TEST(waits_for_one_that_ends)
+{
+	struct stat proc;
+
+	make_dir();
+	ck_assert_int_eq(stat("/proc", &proc), 0);
+	for (int i = 0; i < 3; i++) {
+		pid_t pid = hold_for(300, proc.st_dev + (i == 0), i == 1);
+		struct pidfile *p = NULL;
+		struct errmsg e;
+		int status;
+
+		while (access(in_dir("held"), F_OK))
+			usleep(1000);
+		ck_assert_int_eq(pidfile_lock(dir, "node1", &p, &e), i < 2 ? 0 : -EBUSY);
+		ck_assert_int_eq(unlink(in_dir("held")), 0);
+		pidfile_unlock(p);
+		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+		ck_assert_int_eq(status, 0);
+	}
 	remove_dir();
 }
 END_TEST
@@ -158,11 +207,11 @@ START_TEST(takes_over_a_dead_pid_file)
 	make_dir();
 	pid = fork();
 	if (!pid)
-		_exit(pidfile_lock(in_dir("pid"), "node1", &p, &e) ? 1 : 0);
+		_exit(pidfile_lock(dir, "node1", &p, &e) ? 1 : 0);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	ck_assert_int_eq(access(in_dir("pid"), F_OK), 0);
-	ck_assert_int_eq(pidfile_lock(in_dir("pid"), "node1", &p, &e), 0);
+	ck_assert_int_eq(access(in_dir("fluxkvd.pid"), F_OK), 0);
+	ck_assert_int_eq(pidfile_lock(dir, "node1", &p, &e), 0);
 	pidfile_unlock(p);
 	remove_dir();
 }
@@ -218,6 +267,7 @@ int main(void)
 	tcase_add_test(t, resolves_mount_points);
 	tcase_add_test(t, takes_mount_options_apart);
 	tcase_add_test(t, locks_one_pid_file);
+	tcase_add_test(t, waits_for_one_that_ends);
 	tcase_add_test(t, takes_over_a_dead_pid_file);
 	tcase_add_test(t, undoes_places);
 	tcase_add_test(t, keeps_places);
