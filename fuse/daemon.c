@@ -378,6 +378,24 @@ static void ctl_name_changed(void *arg, uint64_t dir, const char *name, uint64_t
 	fs_forget_name(atomic_load(&r->fs), dir, name, removed);
 }
 
+/*
+ * Whom control_mode lets connect must get through to the socket. The directory is 0700 when the segment has been
+ * opened, and cannot be listed by others then either; what else is in it is the daemon's user's, and for the log its
+ * group's.
+ */
+static int let_in(struct daemon *d, struct errmsg *e)
+{
+	mode_t mode = 0700;
+
+	if (d->cfg.control_socket)
+		return 0;
+	if (d->cfg.control_mode & 0070)
+		mode |= 0010;
+	if (d->cfg.control_mode & 0007)
+		mode |= 0001;
+	return chmod(d->dir, mode) ? errmsg_set(e, -errno, "%s: %s", d->dir, strerror(errno)) : 0;
+}
+
 static int start_ctl(struct daemon *d, struct errmsg *e)
 {
 	struct ctl_config cfg = {
@@ -389,7 +407,9 @@ static int start_ctl(struct daemon *d, struct errmsg *e)
 	    .name_changed = ctl_name_changed,
 	    .arg = &d->report,
 	};
-	return ctl_start(&cfg, &d->ctl, e);
+	int r = let_in(d, e);
+
+	return r ? r : ctl_start(&cfg, &d->ctl, e);
 }
 
 static void fill_report(struct daemon *d)

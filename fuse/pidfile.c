@@ -119,10 +119,11 @@ static int lock_file(int fd, const char *mount_path)
 static int open_locked(const char *path, const char *mount_path, const char *instance, int *ret, struct errmsg *e)
 {
 	for (;;) {
-		int r, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+		int r, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 		if (fd < 0)
 			return errmsg_set(e, -errno, "%s: %s", path, strerror(errno));
+		fchmod(fd, 0600); /* or whoever can open it could lock it; older versions made it readable */
 		r = lock_file(fd, mount_path);
 		if (r) {
 			r = r == -EBUSY ? busy_error(fd, path, mount_path, instance, e)

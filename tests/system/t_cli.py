@@ -490,6 +490,23 @@ def who_may_do_what(ctx):
     p = as_nobody("status")
     same(p.returncode, UNREACHABLE, "a socket of 0600")
     check("permission denied" in p.stderr.lower(), p.stderr)
+    check(os.path.exists(f"{d.mnt}/ns/f"), "the file is still there")
+    # With the socket where it is by default, whom its mode lets in finds it, and nothing else. In the background: a log.
+    d.stop()
+    d.options["control_socket"] = None
+    subprocess.run(d.command(foreground=False), check=True, timeout=30 * SLOW)
+    same(looking_around("status").returncode, 0, "status as another user, by the socket's default place")
+    place = f"{d.run_dir}/{d.instance}"
+    names = set(os.listdir(place))
+    check({"control", "fluxkvd.log", "fluxkvd.pid", "segment"} <= names, names)
+    for path in [place, *(f"{place}/{name}" for name in names - {"control"})]:
+        p = subprocess.run(["sh", "-c", f"test -r '{path}' || test -w '{path}'"], user=65534, group=65534, extra_groups=[],
+                           check=False)
+        same(p.returncode, 1, f"another user may read or write {path}")
+    os.kill(d.status()["pid"], signal.SIGTERM)
+    d.options["control_mode"] = "0660"
+    d.start()
+    same(os.stat(place).st_mode & 0o777, 0o710, "the directory's mode for a group that may connect")
     # A daemon that cannot be seen is not one that is not there.
     for denied in (f"{d.run_dir}/{d.instance}", d.run_dir):
         os.chmod(denied, 0o700)
@@ -498,7 +515,6 @@ def who_may_do_what(ctx):
         check(denied in p.stderr and "permission denied" in p.stderr, p.stderr)
     check("no daemon runs" in looking_around("status", env={**os.environ, "FLUXKV_RUN_DIR": f"{ctx.base}/none"}).stderr,
           "a directory that is not there")
-    check(os.path.exists(f"{d.mnt}/ns/f"), "the file is still there")
     d.stop()
 
 
