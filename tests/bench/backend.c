@@ -48,6 +48,8 @@ bool backend_here(const struct backend_ops *ops, const char *fluxkvd, struct err
 	if (!ops->built)
 		errmsg_set(e, -ENOSYS, "%s: this fluxkv-bench was built without its client library (%s); left out",
 			   ops->name, ops->package);
+	else if (program && !service_find(program) && !ops->package)
+		errmsg_set(e, -ENOENT, "%s: there is no program %s (--fluxkvd names one); left out", ops->name, program);
 	else if (program && !service_find(program))
 		errmsg_set(e, -ENOENT, "%s: there is no program %s (Debian, Ubuntu: apt-get install %s); left out",
 			   ops->name, program, ops->package);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "tests/bench/crew.h"
@@ -102,7 +103,16 @@ static int run_bootstrap(const struct load *l, struct load_result *ret)
 	return r;
 }
 
-/* One thread, through both phases. What it counts in the warm-up is thrown away. */
+/* What was counted in the warm-up is thrown away, but for what must never happen. */
+static void forget_warmup(struct arena_tally *t)
+{
+	uint64_t errors = t->errors;
+
+	memset(t, 0, sizeof(*t));
+	t->errors = errors;
+}
+
+/* One thread, through both phases. */
 static int work(void *arg, unsigned thread, uint64_t *ret_ns)
 {
 	struct job *j = arg;
@@ -110,11 +120,14 @@ static int work(void *arg, unsigned thread, uint64_t *ret_ns)
 	struct reader r;
 	int err = reader_init(&r, j->l, j->sessions[thread], worker);
 
-	if (err == 0)
-		err = procs_pass(j->p, GATE_WARMUP);
+	if (err < 0) {
+		tell(j->l, err, "no memory for a worker");
+		_exit(1); /* the others wait at the gate for this one, and so does the parent */
+	}
+	err = procs_pass(j->p, GATE_WARMUP);
 	if (err == 0) {
 		reader_run(&r);
-		memset(r.tally, 0, sizeof(*r.tally));
+		forget_warmup(r.tally);
 		err = procs_pass(j->p, GATE_WINDOW);
 	}
 	if (err == 0)

@@ -33,8 +33,11 @@ static unsigned remove_tree(char *path, bool itself)
 
 int target_open(struct target *t, const char *name, const char *dir, struct errmsg *e)
 {
-	int r, n = snprintf(t->path, sizeof(t->path), "%s/fluxkv-bench.XXXXXX", dir);
+	/* Others who are given the path, daemons and tools, would take a relative one for theirs. */
+	char *real = realpath(dir, NULL);
+	int r, n = snprintf(t->path, sizeof(t->path), "%s/fluxkv-bench.XXXXXX", real ? real : dir);
 
+	free(real);
 	t->dirfd = -1;
 	t->huge = false;
 	t->base[0] = '\0';

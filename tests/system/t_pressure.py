@@ -114,7 +114,8 @@ def what_is_started_ends(ctx):
     """All targets, each started for its cells; those that are not installed are named, with what to install."""
     before = bench_left()
     with disk(ctx) as ssd:
-        out, _ = pressure(ctx, *TINY, "--pace=16MiB", "--start", "--output=bytes", "--verify", f"--ssd-dir={ssd}")
+        out, _ = pressure(ctx, *TINY, "--pace=16MiB", "--start", "--output=bytes", "--verify",
+                          f"--ssd-dir={os.path.relpath(ssd)}")
     names = {c["target"] for c in out["cells"]}
     for c in out["cells"]:
         check_good(c)
