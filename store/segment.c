@@ -19,6 +19,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/cgroup.h"
 #include "common/hash.h"
 #include "common/size.h"
 
@@ -319,26 +320,28 @@ static int mount_tmpfs(struct segment *s)
 /* A tmpfs takes any size, and at some later write the kernel would kill programs to make room. */
 static int fits_machine(const struct segment *s, struct errmsg *e)
 {
+	uint64_t room = UINT64_MAX, group = cgroup_memory_limit();
 	char have[24], want[24];
 	struct sysinfo si;
-	uint64_t room;
 
-	if (sysinfo(&si) < 0)
+	if (sysinfo(&si) == 0)
+		room = (uint64_t)si.totalram * si.mem_unit;
+	if (room >= s->capacity && group >= s->capacity)
 		return 0;
-	room = (uint64_t)si.totalram * si.mem_unit;
-	if (room >= s->capacity)
-		return 0;
+	size_format(s->capacity, want, sizeof(want));
+	if (group < room)
+		return errmsg_set(
+		    e, -ENOSPC,
+		    "the control group of this process may use only %s of memory where %s are to be contributed",
+		    size_format(group, have, sizeof(have)), want);
 	return errmsg_set(e, -ENOSPC, "this machine has only %s of memory where %s are to be contributed",
-			  size_format(room, have, sizeof(have)), size_format(s->capacity, want, sizeof(want)));
+			  size_format(room, have, sizeof(have)), want);
 }
 
 static int open_mount(struct segment *s, struct errmsg *e)
 {
 	int fd, r;
 
-	r = fits_machine(s, e);
-	if (r < 0)
-		return r;
 	snprintf(s->path, sizeof(s->path), "%s/segment", s->dir);
 	r = retire_mounts(s->dir, s->instance_fd, e);
 	if (r < 0)
@@ -430,7 +433,9 @@ int segment_open(const struct segment_config *config, struct segment **ret, stru
 	init_lock(s);
 	s->instance_fd = s->lock_fd = s->fd = -1;
 	s->capacity = config->capacity & ~(SEGMENT_PAGE - 1);
-	r = open_instance(s, config, e);
+	r = fits_machine(s, e);
+	if (r == 0)
+		r = open_instance(s, config, e);
 	if (r < 0)
 		goto close;
 	r = open_mount(s, e);

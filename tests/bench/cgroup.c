@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/cgroup.h"
+
 static int write_text(const char *dir, const char *file, const char *text)
 {
 	char path[PATH_MAX];
@@ -44,35 +46,13 @@ static int make_below(struct cgroup *g, const char *parent, const char *bytes)
 	return r;
 }
 
-/* Our own group's path in the hierarchy: the line with that controller, or with none for version 2. */
-static bool own_path(bool v2, char ret[static PATH_MAX])
-{
-	FILE *f = fopen("/proc/self/cgroup", "re");
-	char line[PATH_MAX + 256], names[256], path[PATH_MAX];
-	bool found = false;
-
-	while (f && !found && fgets(line, sizeof(line), f)) {
-		names[0] = '\0';
-		if (sscanf(line, "%*u::%4095[^\n]", path) != 1 &&
-		    sscanf(line, "%*u:%255[^:]:%4095[^\n]", names, path) != 2)
-			continue;
-		found =
-		    v2 ? !names[0] : !strcmp(names, "memory") || strstr(names, "memory,") || strstr(names, ",memory");
-	}
-	if (f)
-		fclose(f);
-	if (found)
-		memcpy(ret, path, sizeof(path));
-	return found;
-}
-
 /* Below our own group, or its parents': version 2 makes none beside processes, and a container may hide the path. */
 static int make_in(struct cgroup *g, const char *mount, bool v2, const char *bytes)
 {
 	char own[PATH_MAX], parent[2 * PATH_MAX], *slash;
 	int r;
 
-	if (!own_path(v2, own))
+	if (!cgroup_own_path(v2, own))
 		own[0] = '\0';
 	for (;;) {
 		snprintf(parent, sizeof(parent), "%s%s", mount, own);

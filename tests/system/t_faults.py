@@ -79,6 +79,51 @@ def bad_options(ctx):
         works(d)
 
 
+def removed(group):
+    try:
+        os.rmdir(group)
+    except FileNotFoundError:
+        return True
+    except OSError: # somebody is in it still
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def memory_group(limit):
+    """A control group with a limit on memory."""
+    for base, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = f"{base}/fluxkv-test.{os.getpid()}"
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        try:
+            with open(f"{group}/{file}", "w") as f:
+                f.write(str(limit))
+            yield group
+            return
+        except FileNotFoundError:
+            continue
+        finally:
+            wait_for(lambda group=group: removed(group), "the group is empty")
+    raise Skip("no control group with a limit on memory can be made")
+
+
+@test(fluxkv=True)
+def more_than_the_control_group_has(ctx):
+    """A container's limit: what it does not let us have is not contributed."""
+    with memory_group(96 << 20) as group:
+        inside = ("sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', group)
+        refused(ctx.daemon(dram="128MB"), "control group .* only 96 MiB .* where 128 MiB", wrap=inside)
+        d = ctx.daemon(dram="64MB")
+        p = subprocess.run([*inside, *d.command(foreground=False)], capture_output=True, text=True, check=False,
+                           timeout=30 * SLOW)
+        same(p.returncode, 0, p.stderr)
+        subprocess.run(["umount", d.mnt], check=True)
+        wait_for(lambda: not os.path.exists(f"{d.run_dir}/{d.instance}/fluxkvd.pid"), "the daemon has ended")
+
+
 @test(fluxkv=True)
 def bad_config_files(ctx):
     d = ctx.daemon()
