@@ -13,18 +13,22 @@
 struct entry {
 	const char *target, *tiers, *output, *on_miss;
 	json_int_t size, clients, dram_limit, ssd_limit;
-	double dram, ssd, hit_rate, bound;
+	double dram, ssd, unknown, hit_rate, bound;
 };
 
 static int read_entry(const json_t *cell, struct entry *ret)
 {
 	struct entry x = {.bound = -1};
+	double total;
 
-	if (json_unpack((json_t *)(uintptr_t)cell, "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:{s:F, s:F}, s:F}",
+	if (json_unpack((json_t *)(uintptr_t)cell, "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:{s:F, s:F, s:F}, s:F}",
 			"target", &x.target, "tiers", &x.tiers, "output", &x.output, "on_miss", &x.on_miss, "size",
 			&x.size, "clients", &x.clients, "dram", &x.dram_limit, "ssd", &x.ssd_limit, "bytes_per_s",
-			"dram", &x.dram, "ssd", &x.ssd, "hit_rate", &x.hit_rate) < 0)
+			"dram", &x.dram, "ssd", &x.ssd, "total", &total, "hit_rate", &x.hit_rate) < 0)
 		return -EBADMSG;
+	x.unknown = total - x.dram - x.ssd;
+	if (x.unknown < 1)
+		x.unknown = 0; /* rounding */
 	if (x.size <= 0 || x.clients <= 0 || x.dram_limit < 0 || x.ssd_limit < 0 || !(x.dram >= 0) || !(x.ssd >= 0) ||
 	    !(x.hit_rate >= 0 && x.hit_rate <= 1))
 		return -EBADMSG;
@@ -105,6 +109,9 @@ static int add_entry(struct chart *c, const struct entry *x)
 	r = samples_add(&bar->dram, x->dram);
 	if (r == 0)
 		r = samples_add(&bar->ssd, x->ssd);
+	if (r == 0)
+		r = samples_add(&bar->unknown, x->unknown);
+	c->any_unknown |= x->unknown > 0;
 	return r < 0 ? r : samples_add(&bar->hit_rate, x->hit_rate);
 }
 
@@ -186,6 +193,7 @@ struct chart *chart_free(struct chart *c)
 		bar = &c->bars[i];
 		samples_free(&bar->dram);
 		samples_free(&bar->ssd);
+		samples_free(&bar->unknown);
 		samples_free(&bar->hit_rate);
 	}
 	free(c->bars);
@@ -200,10 +208,11 @@ bool chart_at(const struct chart *c, unsigned output, unsigned size, unsigned cl
 	struct chart_value v = {.bound = bar->bound};
 
 	if (!bar->hit_rate.n || samples_median(&bar->dram, &v.dram) < 0 || samples_median(&bar->ssd, &v.ssd) < 0 ||
-	    samples_median(&bar->hit_rate, &v.hit_rate) < 0)
+	    samples_median(&bar->unknown, &v.unknown) < 0 || samples_median(&bar->hit_rate, &v.hit_rate) < 0)
 		return false;
 	v.dram /= GIB;
 	v.ssd /= GIB;
+	v.unknown /= GIB;
 	*ret = v;
 	return true;
 }
@@ -215,8 +224,8 @@ double chart_top(const struct chart *c, unsigned output, unsigned size)
 
 	for (unsigned client = 0; client < c->n_clients; client++)
 		for (unsigned series = 0; series < c->n_series; series++)
-			if (chart_at(c, output, size, client, series, &v) && v.dram + v.ssd > top)
-				top = v.dram + v.ssd;
+			if (chart_at(c, output, size, client, series, &v) && v.dram + v.ssd + v.unknown > top)
+				top = v.dram + v.ssd + v.unknown;
 	return top;
 }
 

@@ -22,8 +22,8 @@ struct chart_series {
 };
 
 struct chart_bar {
-	struct samples dram, ssd, hit_rate; /* a sample a run; bytes per second, 0 to 1 */
-	double bound;			    /* of the hit rate: the best static cache; negative: nobody knows */
+	struct samples dram, ssd, unknown, hit_rate; /* a sample a run; bytes per second, 0 to 1 */
+	double bound; /* of the hit rate: the best static cache; negative: nobody knows */
 };
 
 struct chart {
@@ -36,12 +36,13 @@ struct chart {
 	struct chart_bar *bars;	     /* of all outputs, sizes, clients and series; see chart_at() */
 	uint64_t dataset, dram, ssd; /* bytes; the greatest of the cells */
 	unsigned window, cpus;
+	bool any_unknown; /* hits of which nobody knows the tier */
 	char kernel[64];
 };
 
 /* What is drawn of a bar. */
 struct chart_value {
-	double dram, ssd; /* GiB/s */
+	double dram, ssd, unknown; /* GiB/s */
 	double hit_rate, bound;
 };
 

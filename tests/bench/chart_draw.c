@@ -168,10 +168,12 @@ static void draw_bar(const struct page *p, const struct panel *n, double x, cons
 		     const struct chart_value *v)
 {
 	struct colour c = colour_of(s->target);
-	double base = bars_bottom(n), dram = value_y(n, v->dram), top = value_y(n, v->dram + v->ssd);
+	double base = bars_bottom(n), dram = value_y(n, v->dram), ssd = value_y(n, v->dram + v->ssd);
+	double top = value_y(n, v->dram + v->ssd + v->unknown);
 
 	fill_bar(p, x, base, dram, c, with_ssd(s) ? 0.55 : 0.2);
-	fill_bar(p, x, dram, top, c, 1.25);
+	fill_bar(p, x, dram, ssd, c, 1.25);
+	fill_bar(p, x, ssd, top, (struct colour){0.6, 0.6, 0.6}, 1);
 	set_colour(p->cr, c, 1.25);
 	cairo_set_line_width(p->cr, 0.9);
 	cairo_rectangle(p->cr, x + 1, top, BAR_W - 2, base - top);
@@ -329,8 +331,8 @@ static void draw_title(const struct page *p)
 	set_font(p->cr, FONT, false);
 	set_grey(p->cr, 0.3);
 	text(p->cr, MARGIN, MARGIN + 36, 0, line);
-	snprintf(line, sizeof(line), "cN: N clients; windows of %u s; %u CPUs, Linux %s", c->window, c->cpus,
-		 c->kernel);
+	snprintf(line, sizeof(line), "cN: N clients; windows of %u s; %u CPUs, Linux %s%s", c->window, c->cpus,
+		 c->kernel, c->any_unknown ? "; grey: hits of an unknown tier" : "");
 	text(p->cr, MARGIN, MARGIN + 52, 0, line);
 }
 

@@ -81,6 +81,25 @@ START_TEST(cells_find_their_place)
 }
 END_TEST
 
+/* What came from nobody knows where is seen all the same. */
+START_TEST(unknown_hits_have_their_place)
+{
+	json_t *one = cell("a", "dram", "bytes", "leave", 1, 2, 1, 2), *f;
+	struct chart_value v;
+	struct chart *c = NULL;
+
+	json_object_set_new(json_object_get(one, "bytes_per_s"), "total", json_real(7 * GIB));
+	f = file(one, NULL);
+	ck_assert_int_eq(chart_new(&f, 1, "leave", &c, &e), 0);
+	ck_assert(chart_at(c, 0, 0, 0, 0, &v));
+	ck_assert_double_eq_tol(v.unknown, 4, 1e-9);
+	ck_assert_double_eq_tol(chart_top(c, 0, 0), 7, 1e-9);
+	ck_assert(c->any_unknown);
+	chart_free(c);
+	json_decref(f);
+}
+END_TEST
+
 /* Of runs, and of files, the medians. */
 START_TEST(runs_are_one_bar)
 {
@@ -232,6 +251,7 @@ int main(void)
 
 	tcase_add_unchecked_fixture(t, temp_dir_make, temp_dir_remove);
 	tcase_add_test(t, cells_find_their_place);
+	tcase_add_test(t, unknown_hits_have_their_place);
 	tcase_add_test(t, runs_are_one_bar);
 	tcase_add_test(t, odd_cells_are_refused);
 	tcase_add_test(t, axes_have_round_steps);
