@@ -51,6 +51,7 @@ struct backend_setup {
 	const char *dir;     /* a directory that is there already; NULL: starts its own */
 	const char *ssd_dir; /* where to put what is on the SSD */
 	const char *fluxkvd; /* the program */
+	const char *options; /* more of its -o options, or NULL */
 };
 
 struct backend_ops;
@@ -103,6 +104,8 @@ void backend_end(struct backend *b);
 int backend_work(struct backend *b, const char *socket, struct errmsg *e);
 /* Why the backend cannot run here ("redis: ...; install redis-server"), in e, and false; or true. */
 bool backend_here(const struct backend_ops *ops, const char *fluxkvd, struct errmsg *e);
+/* The control socket of a fluxkvd that was started. */
+void backend_fluxkv_socket(const struct backend *b, char ret[static PATH_MAX]);
 /* The name of a key on the target. */
 #define KEY_LEN 16
 void backend_key(unsigned key, char name[static KEY_LEN]);

@@ -62,8 +62,9 @@ static int start_daemon(struct backend *b, struct errmsg *e)
 	path_of(b, "run", run);
 	path_of(b, "state", state);
 	path_of(b, "mnt", mnt);
-	n = snprintf(options, sizeof(options), "instance=bench,dram=%llu,run_dir=%s,state_dir=%s",
-		     (unsigned long long)b->setup.dram, run, state);
+	n = snprintf(options, sizeof(options), "instance=bench,dram=%llu,run_dir=%s,state_dir=%s%s%s",
+		     (unsigned long long)b->setup.dram, run, state, b->setup.options ? "," : "",
+		     b->setup.options ? b->setup.options : "");
 	if (b->setup.ssd)
 		snprintf(options + n, sizeof(options) - (size_t)n, ",ssd=%s:%llu", b->ssd.path,
 			 (unsigned long long)b->setup.ssd);
@@ -121,6 +122,11 @@ static int count(const struct backend *b, struct hits *ret)
 	if (r == 0)
 		*ret = (struct hits){.dram = s.hits_dram, .ssd = s.hits_ssd, .unknown = s.hits_unknown};
 	return r;
+}
+
+void backend_fluxkv_socket(const struct backend *b, char ret[static PATH_MAX])
+{
+	path_of(b, "run/bench/control", ret);
 }
 
 const struct backend_ops backend_fluxkv = {

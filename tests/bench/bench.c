@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/nearest.h"
 #include "tests/bench/commands.h"
+#include "tests/bench/measure.h"
 #include "tests/bench/output.h"
 #include "tests/bench/stop.h"
 
@@ -32,6 +32,7 @@ static const struct command commands[] = {
     {"trace", CMD_TRACE, "FILE DIR", "replay a trace of KV-cache requests", cmd_trace, false},
     {"pressure", CMD_PRESSURE, "[DIR]", "more values than DRAM holds, read by popularity, against other stores",
      cmd_pressure, true},
+    {"all", CMD_SUITE, "[DIR]", "everything that one node is to reach, in one table", cmd_all, true},
     {"report", CMD_REPORT, "FILE...", "tables and pictures of what --json or --save wrote", cmd_report, true},
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -73,71 +74,6 @@ static const struct command *find_command(const char *word)
 	return NULL;
 }
 
-/* Opens a tmpfs to compare with. Where that is not allowed, says so and goes on, with /dev/shm for 4 KiB pages. */
-static int open_baseline(struct bench *b, const char *name, bool huge)
-{
-	struct target *t = &b->targets[b->n_targets];
-	struct errmsg e = {{0}};
-	int r = target_open_tmpfs(t, name, huge, &e);
-
-	if (r < 0)
-		report_note(b->report, "%s: %s; %s", name, e.text, huge ? "left out" : "/dev/shm is used");
-	if (r < 0 && !huge)
-		r = target_open(t, name, "/dev/shm", &e);
-	if (r == 0)
-		b->n_targets++;
-	return r < 0 && !huge ? fault_set(&b->fault, r, "%s", e.text) : 0;
-}
-
-/* One more directory to work in. */
-static int open_target(struct bench *b, const char *name, const char *dir)
-{
-	struct errmsg e = {{0}};
-	int r = target_open(&b->targets[b->n_targets], name, dir, &e);
-
-	if (r < 0)
-		return fault_set(&b->fault, r, "%s", e.text);
-	b->n_targets++;
-	return 0;
-}
-
-static int open_targets(struct bench *b, unsigned command)
-{
-	unsigned with = b->o->ssd_compare || command == CMD_REFILL ? BASELINE_NONE : b->o->baseline;
-	int r = open_target(b, "dir", b->dir);
-
-	if (r == 0 && b->o->ssd_compare)
-		r = open_target(b, "ssd-off", b->o->ssd_compare);
-	if (r == 0 && b->o->against)
-		r = open_target(b, "against", b->o->against);
-	if (r == 0 && (with == BASELINE_BOTH || with == BASELINE_TMPFS))
-		r = open_baseline(b, "tmpfs", false);
-	if (r == 0 && (with == BASELINE_BOTH || with == BASELINE_HUGE))
-		r = open_baseline(b, "tmpfs-huge", true);
-	return r;
-}
-
-/* The largest piece of memory that a thread of the command needs. */
-static size_t buffer_bytes(const struct bench_options *o, unsigned command)
-{
-	uint64_t n = o->piece;
-
-	if (command == CMD_TRACE)
-		return (size_t)o->block_bytes + 1;
-	for (unsigned i = 0; command != CMD_OPEN && i < o->sizes.n; i++)
-		if (o->sizes.v[i] > n)
-			n = o->sizes.v[i];
-	return (size_t)n;
-}
-
-static void bench_free(struct bench *b)
-{
-	for (unsigned i = 0; b->bufs && i < b->o->threads; i++)
-		free(b->bufs[i]);
-	free(b->bufs);
-	report_free(b->report);
-}
-
 /* Ends as the signal that asked would have ended us, so that a shell sees it. */
 static int end_by_signal(void)
 {
@@ -148,14 +84,8 @@ static int end_by_signal(void)
 
 static int run_on_targets(struct bench *b, const struct command *c)
 {
-	int r = bench_buffers(b, buffer_bytes(b->o, c->bit));
+	int r = bench_measure(b, c->bit, c->run);
 
-	if (r == 0)
-		r = open_targets(b, c->bit);
-	if (r == 0)
-		r = c->run(b);
-	for (unsigned i = 0; i < b->n_targets; i++)
-		target_close(&b->targets[i]);
 	return r < 0 ? r : output_print(b, c->name, b->dir, b->targets[0].mount.type);
 }
 
@@ -166,7 +96,7 @@ static int run_command(struct bench *b, const struct command *c)
 	b->report = report_new();
 	if (b->report)
 		r = c->alone ? c->run(b) : run_on_targets(b, c);
-	bench_free(b);
+	report_free(b->report);
 	if (stop_wanted())
 		return end_by_signal();
 	return r < 0 ? complain(b->fault.set ? b->fault.e.text : strerror(-r)) : EXIT_SUCCESS;
@@ -175,7 +105,7 @@ static int run_command(struct bench *b, const struct command *c)
 /* Whether DIR may be missing, because --start makes what is measured. */
 static bool may_start(const struct command *c)
 {
-	return c->bit == CMD_PRESSURE || c->bit == CMD_GROWTH;
+	return c->bit & (CMD_PRESSURE | CMD_GROWTH | CMD_SUITE);
 }
 
 /* Takes the words that are no options: FILE for trace, then DIR, which some have only without --start. */

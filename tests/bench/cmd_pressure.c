@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "tests/bench/contenders.h"
 #include "tests/bench/head.h"
+#include "tests/bench/ssd_place.h"
 #include "tests/bench/stop.h"
 
 struct pressure {
@@ -20,13 +21,6 @@ struct pressure {
 	json_t *cells;
 	unsigned bad; /* cells with errors, or hits of unknown source */
 };
-
-static const char *ssd_dir(const struct bench_options *o)
-{
-	const char *temp = getenv("TMPDIR");
-
-	return o->ssd_dir ? o->ssd_dir : temp && *temp ? temp : "/var/tmp";
-}
 
 /* Prints a note at once, and keeps it for the JSON. */
 static int note(struct pressure *p, const char *text)
@@ -41,23 +35,18 @@ static int note(struct pressure *p, const char *text)
 /* An SSD tier in memory is none: said once, before anything is measured. */
 static int look_at_ssd_dir(struct pressure *p)
 {
-	const char *dir = ssd_dir(p->b->o);
-	struct target t = TARGET_CLOSED;
 	struct errmsg e = {{0}};
 	bool used = false;
-	int r = 0;
+	int r;
 
 	for (unsigned i = 0; i < p->on.n; i++)
 		used = used || (!p->on.v[i].dir && p->on.v[i].with_ssd);
 	if (!used)
 		return 0;
-	if (target_open(&t, "ssd", dir, &e) < 0)
-		return fault_set(&p->b->fault, -EINVAL, "%s", e.text);
-	if (target_in_memory(&t))
-		r = report_note(p->b->report, "%s is in memory (%s): what is called SSD is none; see --ssd-dir", dir,
-				t.mount.type);
-	target_close(&t);
-	return r;
+	r = ssd_place_check(ssd_place(p->b->o), &e);
+	if (r == -ENOTBLK)
+		return report_note(p->b->report, "%s", e.text);
+	return r < 0 ? fault_set(&p->b->fault, -EINVAL, "%s", e.text) : 0;
 }
 
 /* The whole result so far. */
@@ -107,7 +96,7 @@ static struct backend_setup setup_of(const struct pressure *p, const struct cell
 				      .payload = c->size - CELL_LESS,
 				      .clients = c->clients,
 				      .dir = c->on->dir,
-				      .ssd_dir = ssd_dir(p->b->o),
+				      .ssd_dir = ssd_place(p->b->o),
 				      .fluxkvd = p->b->o->fluxkvd};
 }
 

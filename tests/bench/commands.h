@@ -18,6 +18,7 @@ int cmd_trace(struct bench *b);
 int cmd_growth(struct bench *b);
 int cmd_master(struct bench *b);
 int cmd_pressure(struct bench *b);
+int cmd_all(struct bench *b);
 int cmd_report(struct bench *b);
 
 #endif

@@ -194,6 +194,48 @@ static int put_results(json_t *file, FILE *f, struct errmsg *e)
 	return 0;
 }
 
+/* ---- all */
+
+/* What is not there, a row that was not measured, or that nobody set a goal, is null. */
+static int put_suite_row(json_t *j, FILE *f)
+{
+	const char *what, *against, *result, *why;
+	double median, min, max, goal;
+
+	if (json_unpack(j, "{s:s, s:s, s:s, s:s}", "what", &what, "against", &against, "result", &result, "why", &why) <
+	    0)
+		return -EBADMSG;
+	fputs("| ", f);
+	put_text(f, what);
+	fputs(" | ", f);
+	put_text(f, against);
+	if (json_unpack(j, "{s:F, s:F, s:F}", "median", &median, "min", &min, "max", &max) == 0)
+		fprintf(f, " | %.2f (%.2f – %.2f) |", median, min, max);
+	else
+		fputs(" | |", f);
+	if (json_unpack(j, "{s:F}", "to_reach", &goal) == 0)
+		fprintf(f, " %.2f | ", goal);
+	else
+		fputs(" | ", f);
+	put_text(f, result);
+	fputs(*why ? ": " : "", f);
+	put_text(f, why);
+	fputs(" |\n", f);
+	return 0;
+}
+
+static int put_suite(json_t *rows, FILE *f, struct errmsg *e)
+{
+	json_t *row;
+	size_t i;
+
+	fputs("| what | against | ratio | to reach | |\n|---|---|---|---|---|\n", f);
+	json_array_foreach (rows, i, row)
+		if (put_suite_row(row, f) < 0)
+			return errmsg_set(e, -EBADMSG, "row %zu is not as fluxkv-bench writes it", i);
+	return 0;
+}
+
 /* ---- any of them */
 
 static int put_head(json_t *file, FILE *f, struct errmsg *e)
@@ -240,11 +282,11 @@ static void put_notes(json_t *file, FILE *f)
 
 int markdown_write(json_t *file, FILE *f, struct errmsg *e)
 {
-	json_t *cells = json_object_get(file, "cells");
+	json_t *cells = json_object_get(file, "cells"), *rows = json_object_get(file, "rows");
 	int r = put_head(file, f, e);
 
 	if (r == 0)
-		r = cells ? put_cells(cells, f, e) : put_results(file, f, e);
+		r = cells ? put_cells(cells, f, e) : rows ? put_suite(rows, f, e) : put_results(file, f, e);
 	if (r == 0)
 		put_notes(file, f);
 	return r;

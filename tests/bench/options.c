@@ -25,7 +25,7 @@ static const char *const on_miss_words[] = {"leave", "put", "both", NULL};
 #define COMPARED (CMD_READ | CMD_MMAP | CMD_PUT | CMD_OPEN | CMD_TRACE)
 
 const struct argv_option options_table[] = {
-    {"start", 0, ARGV_FLAG, FIELD(start), 0, 0, NULL, CMD_PRESSURE | CMD_GROWTH, NULL,
+    {"start", 0, ARGV_FLAG, FIELD(start), 0, 0, NULL, CMD_PRESSURE | CMD_GROWTH | CMD_SUITE, NULL,
      "start all that is measured, in private directories, instead of taking DIR"},
     {"target", 0, ARGV_SET, FIELD(pressure.targets), 0, 0, target_words, CMD_PRESSURE, "fluxkv|memcached|redis|files",
      "what to measure; may be repeated [with --start all]"},
@@ -50,7 +50,7 @@ const struct argv_option options_table[] = {
     {"warmup", 0, ARGV_UINT, FIELD(pressure.warmup), 0, 3600, NULL, CMD_PRESSURE, "SECONDS",
      "reads before the window [5]"},
     {"window", 0, ARGV_UINT, FIELD(pressure.window), 1, 86400, NULL, CMD_PRESSURE, "SECONDS", "reads that count [30]"},
-    {"fluxkvd", 0, ARGV_STRING, FIELD(fluxkvd), 0, 0, NULL, CMD_PRESSURE | CMD_GROWTH, "PROGRAM",
+    {"fluxkvd", 0, ARGV_STRING, FIELD(fluxkvd), 0, 0, NULL, CMD_PRESSURE | CMD_GROWTH | CMD_SUITE, "PROGRAM",
      "the daemon that --start starts [fluxkvd]"},
     {"save", 0, ARGV_STRING, FIELD(pressure.save), 0, 0, NULL, CMD_PRESSURE, "FILE",
      "write the JSON there too, after each cell"},
@@ -64,6 +64,11 @@ const struct argv_option options_table[] = {
     {"ops", 0, ARGV_UINT, FIELD(growth.ops), 1, 1000000, NULL, CMD_GROWTH | CMD_MASTER, "N",
      "operations of one kind in one run, at most; --objects also limits them [500; master: 10000]"},
     {"empty", 0, ARGV_FLAG, FIELD(growth.empty), 0, 0, NULL, CMD_GROWTH, NULL, "files of no bytes, not of 4 KiB"},
+    {"quick", 0, ARGV_FLAG, FIELD(quick), 0, 0, NULL, CMD_SUITE, NULL, "a first look: fewer bytes, files and runs"},
+    {"total", 't', ARGV_SIZE, FIELD(total), 16 * MIB, 1024 * GIB, NULL, CMD_SUITE, "SIZE",
+     "bytes of all values of one run, twice that for refills [256MiB; quick: 64MiB]"},
+    {"files", 'n', ARGV_UINT, FIELD(files), 1, 1000000, NULL, CMD_SUITE, "N",
+     "small files in the directory [4000; quick: 1000]"},
     {"files", 'n', ARGV_UINT, FIELD(files), 1, 1000000, NULL, CMD_OPEN, "N", "files in the directory [4000]"},
     {"block-bytes", 'b', ARGV_SIZE, FIELD(block_bytes), 1, GIB, NULL, CMD_TRACE, "SIZE", "bytes of a block [64KiB]"},
     {"requests", 'q', ARGV_UINT, FIELD(requests), 1, 100000000, NULL, CMD_TRACE, "N",
@@ -77,33 +82,44 @@ const struct argv_option options_table[] = {
     {"by", 0, ARGV_CHOICE, FIELD(by), 0, 0, by_words, CMD_PUT, "all|write|direct|cp|dd", "how to write [all]"},
     {"against", 'a', ARGV_STRING, FIELD(against), 0, 0, NULL, COMPARED, "DIR",
      "compare with DIR too, on whatever file system"},
-    {"ssd-compare", 0, ARGV_STRING, FIELD(ssd_compare), 0, 0, NULL, CMD_PUT | CMD_PRESSURE, "DIR",
+    {"against", 'a', ARGV_STRING, FIELD(against), 0, 0, NULL, CMD_SUITE, "DIR",
+     "where the bare FUSE example is mounted, for the rows of small files"},
+    {"ssd-compare", 0, ARGV_STRING, FIELD(ssd_compare), 0, 0, NULL, CMD_PUT | CMD_PRESSURE | CMD_SUITE, "DIR",
      "compare with DIR, on a mount without an SSD tier"},
-    {"ssd-dir", 0, ARGV_STRING, FIELD(ssd_dir), 0, 0, NULL, CMD_REFILL | CMD_PRESSURE, "DIR",
+    {"ssd-dir", 0, ARGV_STRING, FIELD(ssd_dir), 0, 0, NULL, CMD_REFILL | CMD_PRESSURE | CMD_SUITE, "DIR",
      "on the SSD tier's device: where fio reads; where --start puts the tier [TMPDIR or /var/tmp]"},
-    {"fluxkv", 0, ARGV_STRING, FIELD(fluxkv), 0, 0, NULL, CMD_REFILL, "PROGRAM",
+    {"fluxkv", 0, ARGV_STRING, FIELD(fluxkv), 0, 0, NULL, CMD_REFILL | CMD_SUITE, "PROGRAM",
      "the fluxkv tool, to evict values from memory [fluxkv]"},
-    {"socket", 0, ARGV_STRING, FIELD(socket), 0, 0, NULL, CMD_REFILL | CMD_GROWTH, "PATH",
+    {"socket", 0, ARGV_STRING, FIELD(socket), 0, 0, NULL, CMD_REFILL | CMD_GROWTH | CMD_SUITE, "PATH",
      "the daemon's control socket [refill: what the tool finds; growth: none, nothing is evicted]"},
     {"evict-cmd", 0, ARGV_STRING, FIELD(evict_cmd), 0, 0, NULL, CMD_REFILL, "COMMAND",
      "a shell command that evicts the files \"$@\" from memory, instead of the tool"},
-    {"timeout", 0, ARGV_UINT, FIELD(timeout), 1, 86400, NULL, CMD_REFILL | CMD_GROWTH, "SECONDS",
+    {"timeout", 0, ARGV_UINT, FIELD(timeout), 1, 86400, NULL, CMD_REFILL | CMD_GROWTH | CMD_SUITE, "SECONDS",
      "how long to wait until values can be evicted [60]"},
     {"baseline", 0, ARGV_CHOICE, FIELD(baseline), 0, 0, baseline_words, COMPARED, "both|tmpfs|huge|none",
      "compare with tmpfs of 4 KiB pages, of huge pages [both; open: tmpfs; trace: none]"},
     {"threads", 'j', ARGV_UINT, FIELD(threads), 1, CREW_MAX, NULL, CMD_TIMED | CMD_GROWTH, "N",
      "threads [1; refill: 4; growth: 4, which make the files that are there meanwhile]"},
-    {"verify", 'v', ARGV_FLAG, FIELD(verify), 0, 0, NULL, VALUES | CMD_PRESSURE, NULL,
+    {"verify", 'v', ARGV_FLAG, FIELD(verify), 0, 0, NULL, VALUES | CMD_PRESSURE | CMD_SUITE, NULL,
      "compare every byte, not only some of each piece"},
-    {"runs", 'r', ARGV_UINT, FIELD(runs), 1, 1000, NULL, CMD_MEASURE, "N", "runs that count [5; trace, pressure: 1]"},
-    {"warmup", 0, ARGV_UINT, FIELD(warmup), 0, 100, NULL, (CMD_TIMED & ~CMD_TRACE) | CMD_GROWTH | CMD_MASTER, "N",
-     "runs before, which do not [1]"},
+    {"runs", 'r', ARGV_UINT, FIELD(runs), 1, 1000, NULL, CMD_MEASURE, "N",
+     "runs that count [5; trace, pressure: 1; quick: 3]"},
+    {"warmup", 0, ARGV_UINT, FIELD(warmup), 0, 100, NULL,
+     (CMD_TIMED & ~CMD_TRACE) | CMD_GROWTH | CMD_MASTER | CMD_SUITE, "N", "runs before, which do not [1]"},
     {"seed", 0, ARGV_UINT, FIELD(seed), 0, UINT32_MAX, NULL, CMD_MEASURE, "N", "what the values consist of [1]"},
     {"json", 0, ARGV_FLAG, FIELD(json), 0, 0, NULL, CMD_MEASURE, NULL, "print JSON instead of the table"},
     {"out-dir", 0, ARGV_STRING, FIELD(out_dir), 0, 0, NULL, CMD_REPORT, "DIR", "where the pictures go [.]"},
     {"help", 'h', ARGV_FLAG, FIELD(help), 0, 0, NULL, CMD_ALL, NULL, "show this"},
 };
 const size_t options_count = sizeof(options_table) / sizeof(options_table[0]);
+
+/* What was not given depends on --quick, wherever on the line that stands. */
+static void default_suite(struct bench_options *o)
+{
+	o->total = 0;
+	o->files = 0;
+	o->runs = 0;
+}
 
 void options_default(struct bench_options *o, unsigned command)
 {
@@ -136,6 +152,24 @@ void options_default(struct bench_options *o, unsigned command)
 			 .output = EITHER_BOTH},
 	    .growth = {.objects = {.v = {10000, 100000, 1000000}, .n = 3}, .ops = command == CMD_MASTER ? 10000 : 500},
 	};
+	if (command == CMD_SUITE)
+		default_suite(o);
+}
+
+void options_settle(struct bench_options *o)
+{
+	o->total = o->total ? o->total : o->quick ? 64 * MIB : 256 * MIB;
+	o->files = o->files ? o->files : o->quick ? 1000 : 4000;
+	o->runs = o->runs ? o->runs : o->quick ? 3 : 5;
+}
+
+static int check_suite(const struct bench_options *o, struct errmsg *e)
+{
+	if (o->start && o->ssd_compare)
+		return errmsg_set(e, -EINVAL, "--start and --ssd-compare exclude each other: it starts both");
+	if (o->start && o->socket)
+		return errmsg_set(e, -EINVAL, "--start and --socket exclude each other: it starts its own");
+	return 0;
 }
 
 static int check_pressure(const struct bench_options *o, struct errmsg *e)
@@ -199,6 +233,8 @@ int options_check(const struct bench_options *o, unsigned command, struct errmsg
 		return check_objects(o, 1, e);
 	if (command == CMD_GROWTH)
 		return check_growth(o, e);
+	if (command == CMD_SUITE)
+		return check_suite(o, e);
 	return command == CMD_PRESSURE ? check_pressure(o, e) : 0;
 }
 

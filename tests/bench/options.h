@@ -19,9 +19,10 @@ enum {
 	CMD_REPORT = 128,
 	CMD_GROWTH = 256,
 	CMD_MASTER = 512,
+	CMD_SUITE = 1024, /* all */
 	CMD_TIMED =
 	    CMD_READ | CMD_MMAP | CMD_PUT | CMD_OPEN | CMD_REFILL | CMD_TRACE, /* one set, in runs and threads */
-	CMD_MEASURE = CMD_TIMED | CMD_PRESSURE | CMD_GROWTH | CMD_MASTER,
+	CMD_MEASURE = CMD_TIMED | CMD_PRESSURE | CMD_GROWTH | CMD_MASTER | CMD_SUITE,
 	CMD_ALL = CMD_MEASURE | CMD_REPORT,
 };
 
@@ -88,7 +89,7 @@ struct bench_options {
 	uint64_t piece, total, block_bytes;
 	unsigned runs, warmup, seed, threads, files, requests, digits, timeout;
 	unsigned baseline, by, store, touch;
-	bool json, verify, start, help;
+	bool json, verify, start, help, quick;
 	struct pressure_options pressure;
 	struct growth_options growth;
 	const char *out_dir; /* of report */
@@ -100,6 +101,8 @@ extern const size_t options_count;
 
 /* The values that hold where the command line says nothing. */
 void options_default(struct bench_options *o, unsigned command);
+/* For all: total, files and runs, which are 0 where they were not given, as --quick or its absence says. */
+void options_settle(struct bench_options *o);
 /* What the table cannot say: options that exclude or need each other. 0 or -EINVAL with the reason in e. */
 int options_check(const struct bench_options *o, unsigned command, struct errmsg *e);
 /* The options of one command, a line each, to stdout. */

@@ -8,7 +8,6 @@
 
 #include "common/list.h"
 #include "common/size.h"
-#include "tests/bench/stats.h"
 
 struct series {
 	struct list link;
@@ -181,6 +180,33 @@ static int compare(const struct series *s, const struct series *with, struct sum
 	return r;
 }
 
+int report_pair(const struct report *r, const struct report_key *key, const char *against, struct report_pair *ret)
+{
+	const struct series *tested = find_series(r, key, NULL), *with = find_series(r, key, against);
+	struct summary q;
+	int n = with ? compare(tested, with, &q) : 0;
+
+	if (n <= 0)
+		return n < 0 ? n : -ENOENT;
+	*ret = (struct report_pair){q.median, q.min, q.max, &tested->s, &with->s};
+	return 0;
+}
+
+const char *report_first_note(const struct report *r)
+{
+	return list_empty(&r->notes) ? NULL : container_of(r->notes.next, struct note, link)->text;
+}
+
+int report_copy_notes(struct report *r, const char *prefix, const struct report *from)
+{
+	struct list *pos, *tmp;
+	int ret = 0;
+
+	list_for_each(pos, tmp, &from->notes) if (ret == 0) ret =
+	    report_note(r, "%s: %s", prefix, container_of(pos, struct note, link)->text);
+	return ret;
+}
+
 const char *report_value(enum report_unit unit, double v, char *buf, size_t len)
 {
 	static const char *const times[] = {"s", "ms", "us", "ns"};
@@ -206,6 +232,11 @@ const char *report_value(enum report_unit unit, double v, char *buf, size_t len)
 		break;
 	}
 	return buf;
+}
+
+const char *report_unit_name(enum report_unit unit)
+{
+	return unit_names[unit];
 }
 
 int report_unit_of(const char *name)
@@ -262,7 +293,7 @@ void report_print(const struct report *r, FILE *f)
 	list_for_each(pos, tmp, &r->series) print_series(r, container_of(pos, struct series, link), f);
 }
 
-static json_t *runs_json(const struct samples *s)
+json_t *report_samples_json(const struct samples *s)
 {
 	json_t *a = json_array();
 
@@ -283,7 +314,7 @@ static json_t *series_json(const struct series *s)
 	return json_pack("{s:s, s:s, s:I, s:I, s:s, s:s, s:f, s:f, s:f, s:o}", "op", s->key.op, "state", s->key.state,
 			 "size", (json_int_t)s->key.size, "objects", (json_int_t)s->key.objects, "target", s->target,
 			 "unit", unit_names[s->key.unit], "median", v.median, "min", v.min, "max", v.max, "runs",
-			 runs_json(&s->s));
+			 report_samples_json(&s->s));
 }
 
 static json_t *ratio_json(const struct series *tested, const struct series *with, const struct summary *q)

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "tests/bench/stats.h"
+
 enum report_unit {
 	REPORT_BYTES_PER_S,
 	REPORT_PER_S,
@@ -32,10 +34,18 @@ struct report_key {
 
 /* Writes the value as people read it ("1.53 GB/s") into buf and returns buf. 32 bytes are always enough. */
 const char *report_value(enum report_unit unit, double v, char *buf, size_t len);
+/* The unit's name in the JSON. */
+const char *report_unit_name(enum report_unit unit);
 /* The unit with that name in the JSON, or -EINVAL. */
 int report_unit_of(const char *name);
 
 struct report;
+
+/* Two series of one key that were taken in turn. */
+struct report_pair {
+	double median, min, max;		/* of the quotients, run by run */
+	const struct samples *tested, *against; /* the report's */
+};
 
 struct report *report_new(void);
 struct report *report_free(struct report *r);
@@ -46,6 +56,14 @@ int report_add(struct report *r, const struct report_key *key, const char *targe
 int report_note(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 void report_print(const struct report *r, FILE *f);
+/* What was tested by what it was compared with. 0; -ENOENT: not both were measured; -ENOMEM. */
+int report_pair(const struct report *r, const struct report_key *key, const char *against, struct report_pair *ret);
+/* The first note, NULL if there is none. */
+const char *report_first_note(const struct report *r);
+/* Adds the notes of another report, each behind "prefix: ". 0 or -ENOMEM. */
+int report_copy_notes(struct report *r, const char *prefix, const struct report *from);
+/* A new array of the samples, NULL when there is no memory. */
+json_t *report_samples_json(const struct samples *s);
 /* Adds "results", "ratios" and "notes" to the object. 0 or -ENOMEM. */
 int report_json(const struct report *r, json_t *object);
 

@@ -124,3 +124,11 @@ int bench_buffers(struct bench *b, size_t len)
 	}
 	return b->bufs ? 0 : -ENOMEM;
 }
+
+void bench_drop_buffers(struct bench *b)
+{
+	for (unsigned i = 0; b->bufs && i < b->o->threads; i++)
+		free(b->bufs[i]);
+	free(b->bufs);
+	b->bufs = NULL;
+}

@@ -66,7 +66,8 @@ int set_measure(struct bench *b, const struct set *s, enum set_op op, int flags,
 int bench_add_rate(struct bench *b, unsigned round, const struct report_key *key, const char *target, double n,
 		   uint64_t ns);
 
-/* Makes the crew's buffers. 0 or -ENOMEM. */
+/* Makes the crew's buffers. 0 or -ENOMEM; bench_drop_buffers() in both cases. */
 int bench_buffers(struct bench *b, size_t len);
+void bench_drop_buffers(struct bench *b);
 
 #endif

@@ -57,7 +57,8 @@ int status_parse(const char *text, struct status *ret)
 	return r;
 }
 
-int status_read(const struct target *t, struct status *ret)
+/* The virtual file with that name, NUL-terminated, good until the next call. 0 or a negative errno. */
+static int read_virtual(const struct target *t, const char *name, const char **ret)
 {
 	static char text[STATUS_MAX]; /* main thread only */
 	char path[PATH_MAX + 32];
@@ -67,7 +68,7 @@ int status_read(const struct target *t, struct status *ret)
 
 	if (!target_is_fluxkv(t))
 		return -ENODATA;
-	snprintf(path, sizeof(path), "%s/.fluxkv/metrics", t->mount.root);
+	snprintf(path, sizeof(path), "%s/.fluxkv/%s", t->mount.root, name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -75,7 +76,42 @@ int status_read(const struct target *t, struct status *ret)
 		len += (size_t)n;
 	close(fd);
 	text[len] = '\0';
-	return n < 0 ? -EIO : status_parse(text, ret);
+	*ret = text;
+	return n < 0 ? -EIO : 0;
+}
+
+int status_read(const struct target *t, struct status *ret)
+{
+	const char *text;
+	int r = read_virtual(t, "metrics", &text);
+
+	return r < 0 ? r : status_parse(text, ret);
+}
+
+bool status_parse_passthrough(const char *text, struct errmsg *e)
+{
+	static const char none[] = "no passthrough: ";
+	const char *line = strstr(text, "\nreads "), *why = line ? strstr(line, none) : NULL, *end;
+
+	if (!line) {
+		errmsg_set(e, -ENODATA, "the mount does not say whether it has passthrough");
+		return false;
+	}
+	end = line + 1 + strcspn(line + 1, "\n");
+	if (!why || why > end)
+		return true;
+	errmsg_set(e, -EOPNOTSUPP, "no passthrough: %.*s", (int)(end - why) - (int)strlen(none), why + strlen(none));
+	return false;
+}
+
+int status_passthrough(const struct target *t, bool *ret, struct errmsg *e)
+{
+	const char *text;
+	int r = read_virtual(t, "status", &text);
+
+	if (r == 0)
+		*ret = status_parse_passthrough(text, e);
+	return r;
 }
 
 struct status status_since(const struct status *now, const struct status *before)

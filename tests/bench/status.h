@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a FluxKV mount says about itself in its virtual file .fluxkv/metrics: counters, to be read before and after the
- * work. No state; main thread.
+ * What a FluxKV mount says about itself in its virtual files: .fluxkv/metrics has counters, to be read before and after
+ * the work, .fluxkv/status whether the kernel reads values by itself. No state; main thread.
  */
 #ifndef TESTS_BENCH_STATUS_H
 #define TESTS_BENCH_STATUS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "common/errmsg.h"
 #include "tests/bench/target.h"
 
 struct status {
@@ -20,6 +22,10 @@ struct status {
 int status_read(const struct target *t, struct status *ret);
 /* The counters in the file's text, a NUL-terminated string. Pure. 0, or -EBADMSG if one is not there. */
 int status_parse(const char *text, struct status *ret);
+/* Whether the mount has passthrough; if not, why not is in e. 0, or as status_read(). */
+int status_passthrough(const struct target *t, bool *ret, struct errmsg *e);
+/* The same from the file's text, a NUL-terminated string. Pure. A mount that says nothing of it has none. */
+bool status_parse_passthrough(const char *text, struct errmsg *e);
 /* What was counted since before. */
 struct status status_since(const struct status *now, const struct status *before);
 

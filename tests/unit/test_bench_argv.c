@@ -161,6 +161,8 @@ START_TEST(defaults_hold_for_every_command)
 {
 	for (unsigned c = 1; c < CMD_ALL; c *= 2) {
 		options_default(&o, c);
+		if (c == CMD_SUITE)
+			options_settle(&o);
 		o.ssd_dir = "/x";
 		ck_assert_int_eq(options_check(&o, c, &e), 0);
 		ck_assert_uint_ge(o.runs, c & (CMD_TRACE | CMD_PRESSURE) ? 1 : 5);
@@ -238,6 +240,35 @@ START_TEST(status_file)
 }
 END_TEST
 
+START_TEST(passthrough_in_the_status)
+{
+	ck_assert(status_parse_passthrough("x\nreads   by the kernel from memory (passthrough); 4 KiB open\n", &e));
+	ck_assert(!status_parse_passthrough("x\nreads   copied; no passthrough: too old\nnote    y\n", &e));
+	ck_assert_str_eq(e.text, "no passthrough: too old");
+	/* Another line's reason is not this one's. */
+	ck_assert(status_parse_passthrough("x\nreads   by the kernel\nnote    no passthrough: it said\n", &e));
+	ck_assert(!status_parse_passthrough("puts    7\n", &e));
+	ck_assert_str_eq(e.text, "the mount does not say whether it has passthrough");
+}
+END_TEST
+
+START_TEST(all_settles_what_was_not_given)
+{
+	ck_assert_int_eq(PARSE(CMD_SUITE, "--start"), 0);
+	options_settle(&o);
+	ck_assert_uint_eq(o.runs, 5);
+	ck_assert_uint_eq(o.total, 256 << 20);
+	ck_assert_int_eq(PARSE(CMD_SUITE, "--runs=7", "--quick"), 0);
+	options_settle(&o);
+	ck_assert_uint_eq(o.runs, 7);
+	ck_assert_uint_eq(o.total, 64 << 20);
+	ck_assert_uint_eq(o.files, 1000);
+	REFUSED("--total", CMD_SUITE, "--total=15MiB");
+	ck_assert_int_eq(PARSE(CMD_SUITE, "--start", "--socket=/x"), 0);
+	ck_assert_int_eq(options_check(&o, CMD_SUITE, &e), -EINVAL);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("bench_argv");
@@ -257,6 +288,8 @@ int main(void)
 	tcase_add_test(t, mountinfo_lines);
 	tcase_add_test(t, fio_output);
 	tcase_add_test(t, status_file);
+	tcase_add_test(t, passthrough_in_the_status);
+	tcase_add_test(t, all_settles_what_was_not_given);
 	suite_add_tcase(s, t);
 	srunner_set_tap(sr, "-");
 	srunner_run_all(sr, CK_SILENT);

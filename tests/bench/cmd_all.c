@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * all: every row of what one node is to reach (suite.h). The jobs run one after the other, on a mount that was given or
+ * on daemons that are started for them; what cannot be measured says why and is no failure.
+ */
+#include "tests/bench/commands.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "tests/bench/head.h"
+#include "tests/bench/measure.h"
+#include "tests/bench/ssd_place.h"
+#include "tests/bench/stop.h"
+#include "tests/bench/suite_node.h"
+#include "tests/bench/suite_table.h"
+
+struct all {
+	struct bench *b;
+	struct bench_options o; /* settled */
+	struct suite_table table;
+};
+
+/* All rows of the job. */
+static int none(struct all *a, enum suite_job_id job, bool failed, const char *why)
+{
+	int r = 0;
+
+	for (const struct suite_row *row = suite_rows; r == 0 && row->what; row++)
+		if (row->job == job)
+			r = suite_table_none(&a->table, row, failed, why);
+	return r;
+}
+
+static int fill(struct all *a, enum suite_job_id job, const struct report *report)
+{
+	const char *note = report_first_note(report);
+	struct report_pair pair;
+	int r = 0;
+
+	for (const struct suite_row *row = suite_rows; r == 0 && row->what; row++) {
+		if (row->job != job)
+			continue;
+		r = report_pair(report, &row->key, row->target, &pair);
+		if (r == 0)
+			r = suite_table_add(&a->table, row, &pair);
+		else if (r == -ENOENT)
+			r = suite_table_none(&a->table, row, false, note ? note : "there is nothing to compare with");
+	}
+	return r;
+}
+
+/* Whether refills can be compared with fio; else why not is in e. */
+static int lacks_ssd(const struct all *a, const struct suite_node *n, struct errmsg *e)
+{
+	if (!n->ssd)
+		return errmsg_set(e, -ENODATA, "the mount has no SSD tier");
+	if (!n->started && !a->o.ssd_dir)
+		return errmsg_set(e, -ENODATA, "needs --ssd-dir, a directory on the SSD tier's device");
+	if (!service_find("fio"))
+		return errmsg_set(e, -ENOENT, "needs fio (Debian, Ubuntu: apt-get install fio)");
+	if (!service_find(a->o.fluxkv))
+		return errmsg_set(e, -ENOENT, "there is no program %s; see --fluxkv", a->o.fluxkv);
+	return ssd_place_check(ssd_place(&a->o), e);
+}
+
+/* Why the job cannot be measured on that mount, in e, and a negative errno; or 0. */
+static int lacks(const struct all *a, const struct suite_job *job, const struct suite_node *n, struct errmsg *e)
+{
+	if (!n->dir || (job->needs & NEEDS_PASSTHROUGH && !n->passthrough))
+		return errmsg_set(e, -ENODATA, "%s", n->why.text);
+	if (job->needs & NEEDS_AGAINST && !a->o.against)
+		return errmsg_set(e, -ENODATA, "needs --against, where the bare FUSE example is mounted");
+	if (job->needs & NEEDS_SSD_OFF && !n->ssd)
+		return errmsg_set(e, -ENODATA, "the mount has no SSD tier");
+	if (job->needs & NEEDS_SSD_OFF && !n->started && !a->o.ssd_compare)
+		return errmsg_set(e, -ENODATA, "needs --ssd-compare, a directory on a mount without an SSD tier");
+	return job->needs & NEEDS_SSD ? lacks_ssd(a, n, e) : 0;
+}
+
+static struct bench_options options_of(const struct all *a, const struct suite_job *job, const struct suite_node *n,
+				       const char *ssd_off)
+{
+	const struct bench_options *o = &a->o;
+	struct bench_options ret;
+
+	options_default(&ret, job->command);
+	ret.total = job->command == CMD_REFILL ? 2 * o->total : o->total;
+	ret.runs = o->runs;
+	ret.warmup = o->warmup;
+	ret.seed = o->seed;
+	ret.files = o->files;
+	ret.verify = o->verify;
+	ret.timeout = o->timeout;
+	ret.touch = TOUCH_ALL;
+	ret.baseline = job->baseline;
+	ret.by = job->by;
+	ret.ssd_dir = ssd_place(o);
+	ret.ssd_compare = ssd_off;
+	ret.against = job->needs & NEEDS_AGAINST ? o->against : NULL;
+	ret.fluxkv = o->fluxkv;
+	ret.socket = n->started ? n->socket : o->socket;
+	return ret;
+}
+
+/* What went wrong with a job, for its rows: a daemon of ours that has ended explains the rest. */
+static const char *trouble(struct bench *b, int err, const struct suite_node *n, struct errmsg *e)
+{
+	if (n->started && service_died(&n->backend.service, e))
+		return e->text;
+	return b->fault.set ? b->fault.e.text : strerror(-err);
+}
+
+/* ssd_off: the other directory of a job that needs one. */
+static int measure(struct all *a, enum suite_job_id id, const struct suite_node *n, const char *ssd_off)
+{
+	const struct suite_job *job = &suite_jobs[id];
+	const struct bench_options o = options_of(a, job, n, ssd_off);
+	struct bench b = {.o = &o, .dir = n->dir, .fault = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+	struct errmsg e = {{0}};
+	int r;
+
+	b.report = report_new();
+	if (!b.report)
+		return -ENOMEM;
+	r = bench_measure(&b, job->command, job->run);
+	if (stop_wanted())
+		r = -EINTR;
+	else if (r < 0)
+		r = none(a, id, true, trouble(&b, r, n, &e));
+	else
+		r = fill(a, id, b.report);
+	if (r == 0)
+		r = report_copy_notes(a->b->report, job->name, b.report);
+	report_free(b.report);
+	return r;
+}
+
+/* Where one of our daemons ran, another that does not start is a failure; else the machine lacks something. */
+static bool does_start(const struct all *a)
+{
+	return a->table.measured > 0;
+}
+
+/* With the other mount, which is started now if it is ours. */
+static int measure_ssd_off(struct all *a, enum suite_job_id id, const struct suite_node *n)
+{
+	struct suite_node off = {0};
+	int r;
+
+	if (!n->started)
+		return measure(a, id, n, a->o.ssd_compare);
+	r = suite_node_start(&off, &a->o, a->o.total, false, NULL);
+	if (stop_wanted())
+		r = -EINTR;
+	else if (r < 0)
+		r = none(a, id, does_start(a), off.why.text);
+	else
+		r = measure(a, id, n, off.dir);
+	suite_node_end(&off);
+	return r;
+}
+
+static int run_jobs(struct all *a, enum suite_mount mount, const struct suite_node *n)
+{
+	struct errmsg e = {{0}};
+	int r = 0;
+
+	for (enum suite_job_id id = 0; r == 0 && id < SUITE_JOBS; id++) {
+		if (suite_jobs[id].mount != mount)
+			continue;
+		if (stop_wanted())
+			r = -EINTR;
+		else if (lacks(a, &suite_jobs[id], n, &e) < 0)
+			r = none(a, id, !n->dir && n->started && does_start(a), e.text);
+		else if (suite_jobs[id].needs & NEEDS_SSD_OFF)
+			r = measure_ssd_off(a, id, n);
+		else
+			r = measure(a, id, n, NULL);
+	}
+	return r;
+}
+
+/* One daemon after the other; those that do not start have rows that say why. */
+static int run_started(struct all *a)
+{
+	static const char *const options[SUITE_MOUNTS] = {[SUITE_COPY] = "passthrough=off"};
+	struct suite_node n;
+	int r = 0;
+
+	for (enum suite_mount mount = 0; r == 0 && mount < SUITE_MOUNTS; mount++) {
+		if (suite_node_start(&n, &a->o, a->o.total, true, options[mount]) < 0)
+			n.dir = NULL;
+		r = run_jobs(a, mount, &n);
+		suite_node_end(&n);
+	}
+	return r;
+}
+
+/* The mount that was given is one of the two. */
+static int run_given(struct all *a, struct suite_node *n)
+{
+	int r = run_jobs(a, SUITE_AUTO, n);
+
+	if (n->passthrough) {
+		n->dir = NULL;
+		errmsg_set(&n->why, -ENODATA, "needs a mount with passthrough=off, or --start");
+	}
+	return r == 0 ? run_jobs(a, SUITE_COPY, n) : r;
+}
+
+/* The bytes of a run: as asked, and never more than there is room for. */
+static int settle(struct all *a, uint64_t room)
+{
+	char want[24], have[24];
+
+	options_settle(&a->o);
+	size_format(room, have, sizeof(have));
+	size_format(a->b->o->total > SUITE_NODE_LEAST ? a->o.total : SUITE_NODE_LEAST, want, sizeof(want));
+	if (room < SUITE_NODE_LEAST || (a->b->o->total && room < a->o.total))
+		return fault_set(&a->b->fault, -ENOSPC, "there is room for runs of %s, not of %s: too little %s", have,
+				 want, a->b->o->start ? "free memory, or space in --ssd-dir" : "in the mount's tiers");
+	if (room >= a->o.total)
+		return 0;
+	a->o.total = room;
+	return report_note(a->b->report, "a run has %s, for want of room", have);
+}
+
+static int print_json(const struct all *a)
+{
+	json_t *root = head_json(&a->o, "all", a->b->dir ? a->b->dir : "", a->b->dir ? "fuse.fluxkv" : "started");
+	json_t *how = json_pack("{s:i, s:I, s:i, s:O}", "warmup", (int)a->o.warmup, "total", (json_int_t)a->o.total,
+				"files", (int)a->o.files, "rows", a->table.rows);
+	int r = root && how && json_object_update(root, how) == 0 ? report_json(a->b->report, root) : -ENOMEM;
+
+	if (r == 0)
+		r = json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) < 0 ? -EIO : 0;
+	putchar('\n');
+	json_decref(how);
+	json_decref(root);
+	return r;
+}
+
+static int finish(const struct all *a)
+{
+	const struct suite_table *t = &a->table;
+	const char *why;
+	int r = 0;
+
+	if (a->b->o->json)
+		r = print_json(a);
+	else
+		report_print(a->b->report, stdout);
+	suite_table_foot(t);
+	if (r == 0 && t->failed)
+		return fault_set(&a->b->fault, -EIO, "%u row%s failed", t->failed, t->failed > 1 ? "s have" : " has");
+	if (r == 0 && !t->measured) {
+		why = json_string_value(json_object_get(json_array_get(t->rows, 0), "why"));
+		return fault_set(&a->b->fault, -ENODATA, "nothing was measured: %s", why ? why : "");
+	}
+	return r;
+}
+
+static int start(struct all *a, struct suite_node *given)
+{
+	struct bench *b = a->b;
+	struct errmsg e = {{0}};
+	uint64_t room;
+	int r;
+
+	if (b->o->start) {
+		r = suite_node_room(b->o, &room, &e);
+	} else {
+		r = suite_node_take(given, b->dir);
+		room = given->room;
+		e = given->why;
+	}
+	return r < 0 ? fault_set(&b->fault, r, "%s", e.text) : settle(a, room);
+}
+
+int cmd_all(struct bench *b)
+{
+	struct suite_node given = {0};
+	struct all a = {.b = b, .o = *b->o, .table = {.out = b->o->json ? NULL : stdout, .rows = json_array()}};
+	int r = a.table.rows ? start(&a, &given) : -ENOMEM;
+
+	if (r == 0) {
+		suite_table_head(&a.table);
+		r = b->o->start ? run_started(&a) : run_given(&a, &given);
+	}
+	if (r == 0)
+		r = finish(&a);
+	json_decref(a.table.rows);
+	return r;
+}
