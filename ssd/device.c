@@ -352,6 +352,7 @@ int ssd_device_init(struct ssd_device *d, struct ssd_store *s, unsigned id, cons
 	pthread_mutex_init(&d->lock, NULL);
 	clock_cond_init(&d->cond);
 	pthread_cond_init(&d->fin_cond, NULL);
+	pthread_cond_init(&d->sum_cond, NULL);
 	d->path = strdup(root->path);
 	return d->path ? make_pieces(d, 2 * s->io_depth) : -ENOMEM;
 }
@@ -367,6 +368,7 @@ void ssd_device_free(struct ssd_device *d)
 	free(d->moves);
 	free(d->rings);
 	free(d->path);
+	pthread_cond_destroy(&d->sum_cond);
 	pthread_cond_destroy(&d->fin_cond);
 	pthread_cond_destroy(&d->cond);
 	pthread_mutex_destroy(&d->lock);
@@ -388,6 +390,11 @@ int ssd_device_start(struct ssd_device *d)
 		return r;
 	d->finisher_up = true;
 	name_thread(d->finisher, "finish", d->id);
+	r = -pthread_create(&d->summer, NULL, ssd_summer, d);
+	if (r < 0)
+		return r;
+	d->summer_up = true;
+	name_thread(d->summer, "sum", d->id);
 	r = -pthread_create(&d->thread, NULL, io_thread, d);
 	if (r < 0)
 		return r;
@@ -412,4 +419,12 @@ void ssd_device_stop(struct ssd_device *d)
 	if (d->finisher_up)
 		pthread_join(d->finisher, NULL);
 	d->finisher_up = false;
+	/* It settles those of which the finisher has seen the end. */
+	pthread_mutex_lock(&d->lock);
+	d->sum_stop = true;
+	pthread_cond_signal(&d->sum_cond);
+	pthread_mutex_unlock(&d->lock);
+	if (d->summer_up)
+		pthread_join(d->summer, NULL);
+	d->summer_up = false;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The finisher of a device: checksums, copies out of scratch buffers, the end of requests. See internal.h.
+ * The finisher of a device: checksums of reads, copies out of scratch buffers, the end of requests. See internal.h.
  */
 #include "ssd/internal.h"
 
@@ -62,29 +62,6 @@ void ssd_finish_op(struct ssd_device *d, struct ssd_op *op)
 	pthread_mutex_unlock(&d->lock);
 }
 
-void ssd_finish_sum(struct ssd_device *d, struct ssd_op *op)
-{
-	/* `summed` says that the caller knew the sum; the finisher has not seen this request yet. */
-	if (op->summed)
-		return;
-	pthread_mutex_lock(&d->lock);
-	list_add_tail(&op->list, &d->sums);
-	pthread_cond_signal(&d->fin_cond);
-	pthread_mutex_unlock(&d->lock);
-}
-
-/* Takes n more bytes of the payload into the checksum. */
-static void hash_more(struct ssd_op *op, const void *p, uint64_t n)
-{
-	XXH3_64bits_update(&op->state, p, n);
-	atomic_fetch_add_explicit(&op->dev->progress, 1, memory_order_relaxed);
-	op->hashed += n;
-	if (op->hashed == op->len) {
-		op->sum = XXH3_64bits_digest(&op->state);
-		op->summed = true;
-	}
-}
-
 /* A piece that was read: only the payload of it counts, the padding is nobody's. */
 static void take_piece(struct ssd_device *d, struct ssd_piece *p)
 {
@@ -94,7 +71,7 @@ static void take_piece(struct ssd_device *d, struct ssd_piece *p)
 
 	if (p->scratch)
 		memcpy(op->buf + p->off, p->scratch, n);
-	hash_more(op, op->buf + p->off, n);
+	op->summed = ssd_sum_more(op, op->buf + p->off, n);
 	ssd_piece_free(d, p);
 }
 
@@ -172,7 +149,7 @@ static int settle_read(struct ssd_store *s, struct ssd_op *op)
 	return err;
 }
 
-static void settle(struct ssd_device *d, struct ssd_op *op)
+void ssd_settle(struct ssd_device *d, struct ssd_op *op)
 {
 	struct ssd_store *s = d->store;
 	int err;
@@ -193,33 +170,11 @@ static void settle(struct ssd_device *d, struct ssd_op *op)
 	free(op);
 }
 
-/* The I/O of a request is over, and perhaps the checksum of it is not. */
+/* The I/O of a request is over, and perhaps the checksum of it is not: then it is the summer who settles it. */
 static void end_io(struct ssd_device *d, struct ssd_op *op)
 {
-	op->io_ended = true;
-	if (op->kind == SSD_OP_WRITE && !op->err && !op->summed)
-		return;
-	if (op->kind == SSD_OP_WRITE) {
-		pthread_mutex_lock(&d->lock);
-		list_del(&op->list);
-		pthread_mutex_unlock(&d->lock);
-	}
-	settle(d, op);
-}
-
-/* The next piece of the checksum of a write, whose bytes are there from the start. */
-static void sum_write(struct ssd_device *d, struct ssd_op *op)
-{
-	uint64_t left = op->len - op->hashed;
-
-	hash_more(op, op->buf + op->hashed, left < SSD_PIECE ? left : SSD_PIECE);
-	if (!op->summed)
-		return;
-	pthread_mutex_lock(&d->lock);
-	list_del(&op->list);
-	pthread_mutex_unlock(&d->lock);
-	if (op->io_ended)
-		settle(d, op);
+	if (op->kind == SSD_OP_READ || ssd_sum_ends(d, op))
+		ssd_settle(d, op);
 }
 
 /*
@@ -229,14 +184,19 @@ static void sum_write(struct ssd_device *d, struct ssd_op *op)
 static struct ssd_op *nearest_end(struct ssd_device *d)
 {
 	struct ssd_op *best = NULL;
+	uint64_t least = 0;
 	struct list *pos, *tmp;
 
 	list_for_each(pos, tmp, &d->todo)
 	{
 		struct ssd_op *op = container_of(pos, struct ssd_op, todo);
+		/* Of a write there is nothing to do but its end. */
+		uint64_t left = op->kind == SSD_OP_READ ? op->len - op->hashed : 0;
 
-		if (!best || op->len - op->hashed < best->len - best->hashed)
+		if (!best || left < least) {
 			best = op;
+			least = left;
+		}
 	}
 	return best;
 }
@@ -255,21 +215,7 @@ static struct ssd_piece *next_piece(struct ssd_op *op)
 	return p;
 }
 
-enum todo { TODO_PIECE, TODO_END, TODO_SUM, TODO_STOP };
-
-/* So many turns of others to one of the checksums of writes, while both wait. */
-#define TURNS_A_SUM 4u
-
-/* Whether the checksum of a write is next: behind reads and ends, but not for ever. Call with d locked. */
-static bool sum_is_due(struct ssd_device *d)
-{
-	if (list_empty(&d->sums))
-		return false;
-	if (!list_empty(&d->todo) && ++d->turns <= TURNS_A_SUM)
-		return false;
-	d->turns = 0;
-	return true;
-}
+enum todo { TODO_PIECE, TODO_END, TODO_STOP };
 
 /* Waits for something to do. */
 static enum todo wait_todo(struct ssd_device *d, struct ssd_op **ret_op, struct ssd_piece **ret_piece)
@@ -277,12 +223,9 @@ static enum todo wait_todo(struct ssd_device *d, struct ssd_op **ret_op, struct 
 	enum todo what = TODO_STOP;
 
 	pthread_mutex_lock(&d->lock);
-	while (list_empty(&d->todo) && list_empty(&d->sums) && !d->fin_stop)
+	while (list_empty(&d->todo) && !d->fin_stop)
 		pthread_cond_wait(&d->fin_cond, &d->lock);
-	if (sum_is_due(d)) {
-		*ret_op = list_first(&d->sums, struct ssd_op, list);
-		what = TODO_SUM;
-	} else if (!list_empty(&d->todo)) {
+	if (!list_empty(&d->todo)) {
 		*ret_op = nearest_end(d);
 		*ret_piece = next_piece(*ret_op);
 		what = *ret_piece ? TODO_PIECE : TODO_END;
@@ -304,9 +247,6 @@ void *ssd_finisher(void *arg)
 			break;
 		case TODO_END:
 			end_io(d, op);
-			break;
-		case TODO_SUM:
-			sum_write(d, op);
 			break;
 		case TODO_STOP:
 			return NULL;

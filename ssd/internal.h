@@ -2,11 +2,12 @@
 /*
  * What the files of the SSD tier share: the store, its devices, and the requests that go through them.
  *
- * A device has two threads. The I/O thread (device.c, transfer.c) takes requests off the queues, gives writes their
+ * A device has three threads. The I/O thread (device.c, transfer.c) takes requests off the queues, gives writes their
  * range, and keeps io_depth pieces of at most 1 MiB in flight; it touches no payload, save for what must be copied
- * before a write. The finisher (finish.c) takes checksums, piece by piece and in order, while other pieces are still
- * in flight, copies out of scratch buffers, settles the entry and runs the done function. So neither a checksum nor a
- * slow done function leaves the device idle.
+ * before a write. The finisher (finish.c) takes checksums of what is read, piece by piece and in order, while other
+ * pieces are still in flight, copies out of scratch buffers, settles the entry and runs the done function. So neither a
+ * checksum nor a slow done function leaves the device idle. The summer (sum.c) takes those of what is written, and
+ * settles a write whose checksum is later than its I/O.
  *
  * Locking order: store->lock, then device->lock (one at a time), then the lock of the notices. None is held across I/O
  * or a callback. Sleeping beside a flag: whoever frees what the I/O thread may wait for (a pin, a scratch buffer)
@@ -43,7 +44,7 @@ enum ssd_kind { SSD_OP_READ, SSD_OP_WRITE, SSD_OP_MOVE };
 
 /*
  * One request. It belongs to the queue that it is in (device->lock), then to the I/O thread, then to the finisher; the
- * fields marked "sum" are the finisher's from the start of a write on.
+ * fields marked "sum" are the finisher's of a read, and the summer's from the start of a write on.
  */
 struct ssd_op {
 	XXH3_state_t state; /* sum */
@@ -61,8 +62,8 @@ struct ssd_op {
 	unsigned in_flight;
 	bool started;  /* the entry has its range */
 	bool blocked;  /* was found BlockedByBusyIo, and counted */
-	bool io_ended; /* sum */
-	bool summed;   /* sum: the checksum is there */
+	bool io_ended; /* of a write; device->lock */
+	bool summed;   /* the checksum is there; of a write: device->lock, once it has started */
 	int err;
 	unsigned char *buf;
 	uint64_t len, alen, capacity;
@@ -94,8 +95,8 @@ struct ssd_device {
 	char *path;
 	uint64_t limit;
 	unsigned id;
-	pthread_t thread, finisher;
-	bool thread_up, finisher_up;
+	pthread_t thread, finisher, summer;
+	bool thread_up, finisher_up, summer_up;
 
 	/* Fixed from open on; a device that comes back must have the same. */
 	uint32_t align, mem_align;
@@ -109,14 +110,16 @@ struct ssd_device {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;	 /* the I/O thread, while it has no engine */
 	pthread_cond_t fin_cond; /* the finisher */
+	pthread_cond_t sum_cond; /* the summer */
 	/* lock */
 	void *io; /* the engine; NULL while the device is down */
 	struct list reads, writes;
 	unsigned n_reads, n_writes;
 	uint64_t backlog;
-	bool kicked, stalled, stop, fin_stop;
-	struct list todo, sums; /* requests for the finisher: with something ready; writes without a checksum */
-	unsigned turns;		/* of the finisher since it took the last piece of `sums` */
+	bool kicked, stalled, stop, fin_stop, sum_stop;
+	struct list todo;	/* requests with something ready for the finisher */
+	struct list sums;	/* writes without a checksum */
+	struct ssd_op *summing; /* the one of them of which a piece is just taken */
 	struct list free_pieces;
 	void *free_scratch[SSD_SCRATCH];
 	unsigned n_scratch;
@@ -187,14 +190,25 @@ void ssd_piece_free(struct ssd_device *d, struct ssd_piece *p);
 /* finish.c */
 
 void *ssd_finisher(void *arg);
-/* Hands over a piece that was read, a request that has ended, a write whose checksum is to be taken. Take d's lock. */
+/* Hands over a piece that was read, a request that has ended. Take d's lock. */
 void ssd_finish_piece(struct ssd_device *d, struct ssd_piece *p);
 void ssd_finish_op(struct ssd_device *d, struct ssd_op *op);
-void ssd_finish_sum(struct ssd_device *d, struct ssd_op *op);
 /* As ssd_finish_op(). Call with d locked. */
 void ssd_finish_op_locked(struct ssd_device *d, struct ssd_op *op);
 
 struct ssd_op *ssd_op_new(struct ssd_device *d, enum ssd_kind kind, ssd_done_fn done, void *arg);
 void ssd_op_init(struct ssd_op *op, struct ssd_device *d, enum ssd_kind kind);
+/* A read or write is over: its entry is settled, its done function runs, it is freed. Takes the locks. */
+void ssd_settle(struct ssd_device *d, struct ssd_op *op);
+
+/* sum.c */
+
+void *ssd_summer(void *arg);
+/* Takes n more bytes of the payload into the checksum. True: it is there. */
+bool ssd_sum_more(struct ssd_op *op, const void *p, uint64_t n);
+/* The checksum of a write that has got its range is to be taken, unless the caller knew it. Takes d's lock. */
+void ssd_sum_start(struct ssd_device *d, struct ssd_op *op);
+/* The I/O of a write is over. False: the summer settles it, when it has its checksum. Takes d's lock. */
+bool ssd_sum_ends(struct ssd_device *d, struct ssd_op *op);
 
 #endif

@@ -167,8 +167,8 @@ static uint64_t backlog_of(struct ssd_device *d)
 }
 
 /*
- * Of the devices that work and can take len bytes the one with the least to write, in turn: a slow one gets no more than
- * it can do, and a silent one nothing. NULL when there is none. Call with s locked.
+ * Of the devices that work and can take len bytes the one with the least to write, in turn: a slow one gets no more
+ * than it can do, and a silent one nothing. NULL when there is none. Call with s locked.
  */
 static struct ssd_device *pick_device(struct ssd_store *s, uint64_t len)
 {

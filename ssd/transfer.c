@@ -233,7 +233,7 @@ static struct ssd_op *start_write(struct ssd_device *d)
 		if (r == -EBUSY)
 			return NULL;
 		if (!r) {
-			ssd_finish_sum(d, op);
+			ssd_sum_start(d, op);
 			return op;
 		}
 		op->err = r;
