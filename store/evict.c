@@ -511,7 +511,7 @@ static int claim(struct node *n, struct victims *v, uint64_t put_id, uint32_t in
 
 	if (!b || !(b->flags & BLOCK_MEM)) {
 		r = -ENODATA;
-	} else if (!evictable(b) || (!force && (!(b->flags & BLOCK_SSD) || !pin_allows(n, b)))) {
+	} else if (!evictable(b) || !pin_allows(n, b) || (!force && !(b->flags & BLOCK_SSD))) {
 		r = -EBUSY;
 	} else {
 		pthread_mutex_lock(&n->policy_lock);
@@ -565,7 +565,7 @@ static bool ssd_spare(const struct block *b, bool force)
 	/* What the master has let go, or may be letting go at this moment, is no replica. */
 	if ((b->flags & BLOCK_MEM) && !(b->flags & (BLOCK_TEMP | BLOCK_EVICT)))
 		return true;
-	return force && !b->holders && !(b->flags & BLOCK_REFILL);
+	return force && !b->holders && !(b->flags & (BLOCK_REFILL | BLOCK_PIN));
 }
 
 static int evict_ssd_wait(struct node *n, const struct msg_attr *a, uint64_t blocks, bool force)

@@ -121,7 +121,7 @@ enum node_tier {
 };
 
 /* Drops the version's replicas on that tier: -EBUSY when one is in use or the last copy and not force, -ENODATA when
- * there is none. With force a last copy goes too, unless an open handle holds it (-EBUSY). */
+ * there is none. With force a last copy goes too, unless an open handle or a pin holds it (-EBUSY). */
 void node_evict(struct node *n, const struct msg_attr *a, enum node_tier tier, bool force, node_done_fn fn, void *arg);
 /* Brings every block of the version into memory. */
 void node_prefetch(struct node *n, const struct msg_attr *a, node_done_fn fn, void *arg);
