@@ -29,8 +29,8 @@ const struct command cli_commands[] = {
     {"prefetch", "[-r] PATH...", "Bring objects into DRAM", NULL, "r", 1, -1, cmd_prefetch},
     {"pin", "[-r] PATH...", "Never evict the last copy of these objects", NULL, "r", 1, -1, cmd_pin},
     {"unpin", "[-r] PATH...", "Undo pin", NULL, "r", 1, -1, cmd_unpin},
-    {"ttl", "[-r] PATH TIME|none", "Let an object expire so long from now (90, 30m, 12h, 7d), or never", NULL, "r", 2, 2,
-     cmd_ttl},
+    {"ttl", "[-r] PATH TIME|none", "Let an object expire so long from now (90, 30m, 12h, 7d), or never", NULL, "r", 2,
+     2, cmd_ttl},
     {"ns", "create|set|list|rm [OPTIONS] [NAME]", "Make, change, list and remove namespaces",
      "  fluxkv ns create NAME [--block-size SIZE] [--ttl TIME|none] [--persist yes|no] [--mode OCTAL]\n"
      "  fluxkv ns set NAME [--block-size SIZE] [--ttl TIME|none] [--persist yes|no]\n"

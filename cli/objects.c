@@ -21,8 +21,9 @@ static json_t *evict_request(const struct walk *w, const char *path, bool dir)
 {
 	const struct cli_options *o = w->arg;
 
-	return json_pack("{s:s,s:o,s:s,s:b}", "op", "evict", "path", ctl_name_to_json(path), "tier", o->tier, "force",
-			 (int)o->force);
+	/* Of many, those that have no copy there are as they were wanted. */
+	return json_pack("{s:s,s:o,s:s,s:b,s:b}", "op", "evict", "path", ctl_name_to_json(path), "tier", o->tier,
+			 "force", (int)o->force, "absent_ok", (int)o->recursive);
 }
 
 int cmd_evict(const struct cli_options *o, int n, char **words)

@@ -241,8 +241,10 @@ int session_call(struct session *s, json_t *req, json_t **ret)
 {
 	json_t *answer;
 	struct errmsg e;
+	int r = ctl_call(s->stream, req, CALL_TIMEOUT_MS, &answer, &e);
 
-	if (ctl_call(s->stream, req, CALL_TIMEOUT_MS, &answer, &e)) {
+	if (r) {
+		s->lost = r == -ECONNRESET || r == -EPIPE || r == -ETIMEDOUT || r == -EBADMSG;
 		cli_error("%s", e.text);
 		return CLI_FAILED;
 	}

@@ -15,6 +15,7 @@ struct session {
 	json_t *hello; /* the daemon's answer to "hello" */
 	char mountpoint[PATH_MAX];
 	char cwd[PATH_MAX]; /* "" where it is not known */
+	bool lost;	    /* the daemon no longer answers: nothing more can be asked */
 };
 
 /*

@@ -61,7 +61,7 @@ static int walk_below(struct session *s, const struct walk *w, const char *path)
 	int result, r;
 
 	result = session_list(s, path, names_add, &l);
-	for (size_t i = 0; !result && i < l.n; i++) {
+	for (size_t i = 0; !s->lost && i < l.n; i++) {
 		if (snprintf(child, sizeof(child), "%s%s%s", path, *path ? "/" : "", l.name[i]) >= (int)sizeof(child)) {
 			cli_error("%.64s...: the path is too long", path);
 			result = CLI_FAILED;

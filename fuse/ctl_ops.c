@@ -323,7 +323,8 @@ static json_t *evict_error(int err, const struct target *t, bool force)
 	case EBUSY:
 		return name_error(
 		    err, t->path,
-		    force ? "in use: somebody has it open, or it is being copied between the tiers; try again later"
+		    force ? "in use, or pinned: somebody has it open, or it is being copied between the tiers, or "
+			    "fluxkv unpin must let it go first"
 			  : "its last copy, or in use; --force drops the last copy of an object that nobody uses");
 	default:
 		return target_error(err, t);
@@ -346,6 +347,8 @@ static json_t *op_evict(const struct ctl_request *r)
 	err = is_private(&t.attr)
 		  ? -EBUSY
 		  : calls_evict(r->calls, &t.attr, strcmp(tier, "ssd") ? NODE_TIER_DRAM : NODE_TIER_SSD, force);
+	if (err == -ENODATA && json_is_true(json_object_get(r->body, "absent_ok")))
+		err = 0;
 	/* It may have been the last copy; if so, the node says that it is no more. */
 	if (!err && force)
 		name_changed(r, &t, 0);

@@ -220,8 +220,21 @@ def tiers(ctx):
     says(d, FAILED, "--recursive", "evict", "--tier", "dram", "ns")
     d.cli("evict", "-r", "--tier", "dram", "ns")
     same([(e["in_dram"], e["in_ssd"]) for e in entries(d, "ns").values()], [(0, 1), (0, 1)], "evict -r")
+    # Once more: what has no copy there is as it was wanted. And one that is refused keeps no other.
+    d.cli("evict", "-r", "--tier", "dram", "ns")
+    write_file(f"{d.mnt}/ns/0empty", b"")
+    d.cli("prefetch", "-r", "ns/a", "ns/c")
+    d.cli("evict", "-r", "--tier", "ssd", "ns/c")
+    says(d, FAILED, "ns/c: its last copy", "evict", "-r", "--tier", "dram", "ns")
+    same({n: (e["in_dram"], e["in_ssd"]) for n, e in entries(d, "ns").items() if n != "0empty"},
+         {"a": (0, 1), "c": (1, 0)}, "evict -r beside one that is refused")
+    d.cli("pin", "ns/c")
+    says(d, FAILED, "pinned", "evict", "-f", "--tier", "dram", "ns/c")
+    check_bytes(read_file(f"{d.mnt}/ns/c"), big_stamped("c", 1, 3 * MIB), "pinned, and not evicted by force")
+    d.cli("unpin", "ns/c")
+    os.unlink(f"{d.mnt}/ns/0empty")
     d.cli("prefetch", "-r", "ns")
-    same([(e["in_dram"], e["in_ssd"]) for e in entries(d, "ns").values()], [(1, 1), (1, 1)], "prefetch -r")
+    same([(e["in_dram"], e["in_ssd"]) for e in entries(d, "ns").values()], [(1, 1), (1, 0)], "prefetch -r")
     d.stop()
 
 
