@@ -99,10 +99,40 @@ static const char *nearest_key(const char *group, const char *word)
 	return nearest_word(word, words);
 }
 
+/* The key that is named so as an option, or in another group: where it stands in a file. NULL: none is. */
+static const char *key_elsewhere(const char *word)
+{
+	if (!strcmp(word, "ssd") || !strcmp(word, CONFIG_PATHS))
+		return CONFIG_SPEC "." CONFIG_PATHS;
+	if (!strcmp(word, CONFIG_LIMITS))
+		return CONFIG_SPEC "." CONFIG_LIMITS;
+	for (size_t i = 0; i < config_n_keys; i++)
+		if (!strcmp(word, config_key_last(&config_keys[i])) ||
+		    (config_keys[i].alias && !strcmp(word, config_keys[i].alias)))
+			return config_keys[i].name;
+	return NULL;
+}
+
+static int unknown_in_file(struct reader *rd, const yaml_node_t *key, const char *word, const char *name)
+{
+	const char *dot = strchr(name, '.');
+
+	if (dot)
+		errmsg_set(rd->e, -EINVAL, "unknown key; in a file it is \"%s\" below \"%.*s\"", dot + 1,
+			   (int)(dot - name), name);
+	else
+		errmsg_set(rd->e, -EINVAL, "unknown key; in a file it is \"%s\"%s", name,
+			   strcmp(name, word) ? "" : " at the top");
+	return located(rd, key, word, -EINVAL);
+}
+
 static int unknown_key(struct reader *rd, const char *group, const yaml_node_t *key)
 {
 	const char *word = is_plain(key) ? config_shown(text_of(key)) : "?", *meant = nearest_key(group, word);
+	const char *elsewhere = key_elsewhere(word);
 
+	if (elsewhere)
+		return unknown_in_file(rd, key, word, elsewhere);
 	errmsg_set(rd->e, -EINVAL, "unknown key%s%s%s%s%s", group ? " of " : "", group ? group : "",
 		   meant ? "; did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
 	return located(rd, key, word, -EINVAL);
