@@ -599,6 +599,9 @@ def chosen():
 
 def run(_globals, **options):
     """The last line of a test program. options: those of the shared daemon."""
+    unknown = [w for w in sys.argv[1:] if not any(w in t[0] for t in _tests)]
+    if unknown:
+        sys.exit(f"no test here is named like {unknown[0]!r}: {', '.join(t[0] for t in _tests)}")
     os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
     sys.exit(inner(options) if "FLUXKV_TEST_INNER" in os.environ else supervise())
 
