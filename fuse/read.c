@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading. A published version's bytes go from the mapped memory file straight into the caller's pages, with one copy
- * that the kernel makes; the version is pinned meanwhile. A private version is read through a buffer, as its bytes may
+ * that the kernel makes; the version is pinned meanwhile. Where a block must be waited for, what comes before it is
+ * copied once more and let go of first. A private version is read through a buffer, as its bytes may
  * move while it is written.
  */
 #include "fuse/impl.h"
@@ -18,22 +19,59 @@ struct read_op {
 	struct op op;
 	struct version *version; /* the handle's */
 	uint64_t off;
-	size_t left;
+	size_t size, left;
 	struct version_read first; /* all there is to most reads */
 	struct version_read *more; /* the further ones, n_more of them */
 	size_t n_more, room;
 	int n_iov;
+	char *buf; /* what came before something that had to be waited for; NULL: nothing did */
+	size_t gathered;
 };
+
+static void release_parts(struct read_op *o)
+{
+	if (o->n_iov)
+		version_read_done(&o->first);
+	for (size_t i = 0; i < o->n_more; i++)
+		version_read_done(&o->more[i]);
+	o->n_more = 0;
+	o->n_iov = 0;
+}
 
 static void read_op_fini(struct op *op)
 {
 	struct read_op *o = container_of(op, struct read_op, op);
 
-	if (o->n_iov)
-		version_read_done(&o->first);
-	for (size_t i = 0; i < o->n_more; i++)
-		version_read_done(&o->more[i]);
+	release_parts(o);
 	free(o->more);
+	free(o->buf);
+}
+
+static void gather_part(struct read_op *o, const struct version_read *r)
+{
+	for (int i = 0; i < r->n_iov; i++) {
+		memcpy(o->buf + o->gathered, r->iov[i].iov_base, r->iov[i].iov_len);
+		o->gathered += r->iov[i].iov_len;
+	}
+}
+
+/*
+ * Copies the parts and lets go of them: who waits must have nothing pinned, or those who do would wait for each other's
+ * memory.
+ */
+static int gather(struct read_op *o)
+{
+	if (!o->n_iov)
+		return 0;
+	if (!o->buf)
+		o->buf = malloc(o->size);
+	if (!o->buf)
+		return -ENOMEM;
+	gather_part(o, &o->first);
+	for (size_t k = 0; k < o->n_more; k++)
+		gather_part(o, &o->more[k]);
+	release_parts(o);
+	return 0;
 }
 
 /* A read over several blocks: the parts in one answer. */
@@ -55,7 +93,20 @@ static void answer_parts(struct read_op *o)
 	free(iov);
 }
 
-static int add_part(struct read_op *o, const struct version_read *r)
+static void answer_read(struct read_op *o)
+{
+	if (o->buf) {
+		gather(o);
+		op_buf(&o->op, o->buf, o->gathered);
+	} else if (o->n_more) {
+		answer_parts(o);
+	} else {
+		op_iov(&o->op, o->first.iov, o->first.n_iov);
+	}
+}
+
+/* Takes over r. */
+static int add_part(struct read_op *o, struct version_read *r)
 {
 	if (!o->n_iov) {
 		o->first = *r;
@@ -64,8 +115,10 @@ static int add_part(struct read_op *o, const struct version_read *r)
 			size_t room = o->room ? o->room * 2 : 8;
 			struct version_read *more = realloc(o->more, room * sizeof(*more));
 
-			if (!more)
+			if (!more) {
+				version_read_done(r);
 				return -ENOMEM;
+			}
 			o->more = more;
 			o->room = room;
 		}
@@ -74,29 +127,46 @@ static int add_part(struct read_op *o, const struct version_read *r)
 	o->n_iov += r->n_iov;
 	o->off += r->len;
 	o->left -= r->len;
+	count_add(o->op.op_fs, read_bytes, r->len);
 	return 0;
+}
+
+static void read_cb(void *arg, int err, struct version_read *r);
+
+/* Goes on until all is there, or something must be waited for. */
+static void read_on(struct read_op *o)
+{
+	struct version_read r;
+	int err = 0;
+
+	while (err == 0 && o->left && version_read_now(o->version, o->off, o->left, &r)) {
+		if (o->n_iov + r.n_iov > IOV_MAX_PARTS)
+			err = gather(o);
+		if (err < 0)
+			version_read_done(&r);
+		else
+			err = add_part(o, &r);
+	}
+	if (err == 0 && o->left)
+		err = gather(o);
+	if (err < 0)
+		op_err(&o->op, err);
+	else if (o->left)
+		version_read(o->version, o->off, o->left, read_cb, o);
+	else
+		answer_read(o);
 }
 
 static void read_cb(void *arg, int err, struct version_read *r)
 {
 	struct read_op *o = arg;
 
-	if (!err) {
+	if (err == 0)
 		err = add_part(o, r);
-		if (err)
-			version_read_done(r);
-	}
-	if (err) {
+	if (err < 0)
 		op_err(&o->op, err);
-		return;
-	}
-	count_add(o->op.op_fs, read_bytes, r->len);
-	if (r->len && o->left && o->n_iov + VERSION_READ_IOV <= IOV_MAX_PARTS)
-		version_read(o->version, o->off, o->left, read_cb, o);
-	else if (o->n_more)
-		answer_parts(o);
 	else
-		op_iov(&o->op, o->first.iov, o->first.n_iov);
+		read_on(o);
 }
 
 static void read_version(fuse_req_t req, fuse_ino_t ino, struct handle *h, size_t size, off_t off)
@@ -111,8 +181,9 @@ static void read_version(fuse_req_t req, fuse_ino_t ino, struct handle *h, size_
 	o->off = (uint64_t)off;
 	if (o->off < end)
 		o->left = size < end - o->off ? size : (size_t)(end - o->off);
+	o->size = o->left;
 	if (o->left)
-		version_read(o->version, o->off, o->left, read_cb, o);
+		read_on(o);
 	else
 		op_buf(&o->op, NULL, 0);
 	op_started(&o->op);

@@ -188,20 +188,39 @@ static void take_block(struct read_op *op, struct block *b)
 	op->left -= len;
 }
 
-static void read_waited(struct block_wait *w, int err);
-
-/* Runs until the read is complete (1), waits (0) or fails. */
-static int read_step(struct read_op *op)
+/* Adds the parts that are in memory, up to the first that is not: nothing is pinned while something is waited for. */
+static void take_there(struct read_op *op)
 {
 	while (op->left && op->r.n_iov < VERSION_READ_IOV) {
 		struct block *b = op->v->blocks[op->off / op->v->block_size];
-		int r = block_pin(op->v->n, b, true, &op->wait);
 
-		if (r <= 0)
-			return r;
+		if (block_pin(op->v->n, b, true, NULL) <= 0)
+			return;
 		take_block(op, b);
 	}
-	return 1;
+}
+
+static struct read_op read_of(struct version *v, uint64_t off, size_t len)
+{
+	struct read_op op = {.v = v, .off = off, .r.node = v->n};
+
+	if (off < v->size)
+		op.left = len < v->size - off ? len : (size_t)(v->size - off);
+	return op;
+}
+
+bool version_read_now(struct version *v, uint64_t off, size_t len, struct version_read *ret)
+{
+	struct read_op op = read_of(v, off, len);
+
+	if (op.left) {
+		take_there(&op);
+		if (!op.r.n_iov)
+			return false;
+		count_add(v->n, gets_bytes, op.r.len);
+	}
+	*ret = op.r;
+	return true;
 }
 
 static void read_finish(struct read_op *op, int err)
@@ -210,10 +229,11 @@ static void read_finish(struct read_op *op, int err)
 	struct version *v = op->v;
 
 	count_sub(n, parked, 1);
-	if (err < 0)
-		version_read_done(&op->r);
-	else
+	if (err == 0) {
+		take_block(op, v->blocks[op->off / v->block_size]);
+		take_there(op);
 		count_add(n, gets_bytes, op->r.len);
+	}
 	op->fn(op->arg, err, err < 0 ? NULL : &op->r);
 	free(op);
 	version_close(v);
@@ -221,58 +241,34 @@ static void read_finish(struct read_op *op, int err)
 
 static void read_waited(struct block_wait *w, int err)
 {
-	struct read_op *op = container_of(w, struct read_op, wait);
-	int r;
-
-	if (err < 0) {
-		read_finish(op, err);
-		return;
-	}
-	take_block(op, op->v->blocks[op->off / op->v->block_size]);
-	r = read_step(op);
-	if (r)
-		read_finish(op, r < 0 ? r : 0);
-}
-
-/* All in memory, which is the usual case: no allocation. False: something must wait. */
-static bool read_inline(struct version *v, struct read_op *op)
-{
-	while (op->left && op->r.n_iov < VERSION_READ_IOV) {
-		struct block *b = v->blocks[op->off / v->block_size];
-
-		if (block_pin(v->n, b, true, NULL) <= 0)
-			return false;
-		take_block(op, b);
-	}
-	return true;
+	read_finish(container_of(w, struct read_op, wait), err);
 }
 
 void version_read(struct version *v, uint64_t off, size_t len, version_read_fn fn, void *arg)
 {
-	struct read_op op = {.v = v, .off = off, .fn = fn, .arg = arg, .r.node = v->n}, *parked;
+	struct version_read now;
+	struct read_op *op;
 	int r;
 
-	if (off < v->size)
-		op.left = len < v->size - off ? len : (size_t)(v->size - off);
-	if (read_inline(v, &op)) {
-		count_add(v->n, gets_bytes, op.r.len);
-		fn(arg, 0, &op.r);
+	if (version_read_now(v, off, len, &now)) {
+		fn(arg, 0, &now);
 		return;
 	}
-	parked = malloc(sizeof(*parked));
-	if (!parked) {
-		version_read_done(&op.r);
+	op = malloc(sizeof(*op));
+	if (!op) {
 		fn(arg, -ENOMEM, NULL);
 		return;
 	}
-	*parked = op;
-	parked->wait.fn = read_waited;
+	*op = read_of(v, off, len);
+	op->fn = fn;
+	op->arg = arg;
+	op->wait.fn = read_waited;
 	/* The caller may close its handle when it is interrupted. */
 	version_ref(v);
 	count_add(v->n, parked, 1);
-	r = read_step(parked);
+	r = block_pin(v->n, v->blocks[off / v->block_size], true, &op->wait);
 	if (r)
-		read_finish(parked, r < 0 ? r : 0);
+		read_finish(op, r < 0 ? r : 0);
 }
 
 /* ---- the file itself ---------------------------------------------------------------------------------------- */

@@ -28,15 +28,23 @@ uint64_t version_size(const struct version *v);
 struct version_read {
 	struct iovec iov[VERSION_READ_IOV];
 	int n_iov;
-	size_t len; /* sum of iov: what was asked, cut at the end of file, or at VERSION_READ_IOV blocks */
+	/* Sum of iov: what was asked, cut at the end of file, at VERSION_READ_IOV blocks, or at one that must be waited
+	 * for. */
+	size_t len;
 	void *pins[VERSION_READ_IOV];
 	struct node *node;
 };
 
-/* r is the caller's own copy from here on: it must be ended with version_read_done() (err 0 only). -EIO: the last
+/*
+ * Waits for the first block alone, as it has nothing pinned then; who needs more asks again, and must itself hold
+ * nothing of a version meanwhile. Readers that hold what others wait for would wait for each other.
+ *
+ * r is the caller's own copy from here on: it must be ended with version_read_done() (err 0 only). -EIO: the last
  * copy is lost; -ENOSPC: no memory for the refill within the deadline (5 s). */
 typedef void (*version_read_fn)(void *arg, int err, struct version_read *r);
 void version_read(struct version *v, uint64_t off, size_t len, version_read_fn fn, void *arg);
+/* Never waits. False: the block at off is not in memory. */
+bool version_read_now(struct version *v, uint64_t off, size_t len, struct version_read *ret);
 void version_read_done(struct version_read *r);
 
 /*

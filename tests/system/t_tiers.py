@@ -300,6 +300,56 @@ def on_ssd_alone(daemon, path):
     same(tier(), "ssd", f"tier of {path}")
 
 
+def together(n, act):
+    """Runs act(i) in n threads that begin at the same time, and returns what went wrong."""
+    faults, start = [], threading.Barrier(n)
+
+    def one(i):
+        start.wait()
+        try:
+            act(i)
+        except (OSError, Failed) as e:
+            faults.append(f"{i}: {e}")
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return faults
+
+
+@test(fluxkv=True, timeout=120)
+def readers_of_many_blocks_need_nobody(ctx):
+    """Each wants several blocks that the SSD alone has, all together more than the memory: none waits for another."""
+    for block, size, n, off, length, direct in (("4MiB", 8 * MIB, 6, 4 * MIB - 512 * 1024, MIB, os.O_DIRECT),
+                                                ("64KiB", MIB, 40, 0, MIB, os.O_DIRECT),
+                                                ("64KiB", 2 * MIB, 24, 0, 2 * MIB, 0)):
+        daemon = ctx.daemon(dram="16MB", ssd="256MB").start()
+        daemon.cli("ns", "create", "ns", "--block-size", block)
+        paths = [f"{daemon.mnt}/ns/v{i}" for i in range(n)]
+        for path in paths:
+            write_file(path, big_stamped(os.path.basename(path), 1, size))
+        for path in paths: # what is written last needs none of the first, which are evicted by themselves
+            wait_for(lambda path=path: b"ssd" in os.getxattr(path, "user.fluxkv.tier"), f"{path} is persisted")
+        daemon.cli("evict", "-r", "--tier", "dram", "ns")
+
+        def read(i, paths=paths, off=off, length=length, direct=direct):
+            fd = os.open(paths[i], os.O_RDONLY | direct)
+            try:
+                with mmap.mmap(-1, length) as m:
+                    same(os.preadv(fd, [m], off), length, "bytes of one read")
+                    check_bytes(m[:], big_stamped(f"v{i}", 1, length, off), f"value {i}")
+            finally:
+                os.close(fd)
+
+        same(together(n, read), [], f"blocks of {block}, {n} readers of {length}: faults")
+        for path in paths:
+            os.unlink(path)
+        daemon.check_empty()
+        daemon.stop()
+
+
 def flip_in_shards(root, needle):
     """Changes a byte behind each place where the shard files have the needle; how many."""
     flipped = 0
