@@ -325,6 +325,8 @@ struct version *version_new(struct node *n, const struct msg_attr *a, uint32_t b
 void version_release_block(struct node *n, struct block *b);
 /* As version_open(), but counts no get: for writers and tools. */
 int version_hold(struct node *n, const struct msg_attr *a, struct version **ret);
+/* Whether the SSD tier alone has the block, at this moment, and under which key. */
+bool version_block_on_ssd(struct version *v, uint32_t i, struct ssd_key *ret);
 struct version *version_ref(struct version *v);
 /* Reads and waits, into buf. Not on a thread of the channel or the device. */
 int version_read_wait(struct version *v, uint64_t off, void *buf, size_t len);
@@ -527,6 +529,11 @@ int put_grant(struct put *p, uint32_t block, uint64_t need, uint64_t want);
 
 /* spill.c; in a job, with p->work held and the put frozen */
 
+/*
+ * Reads a value of the SSD tier into a file of the segment, which has its pages; waits for the device. -ENOENT, -EBADMSG:
+ * that copy is no good. After -EIO the device may still write there.
+ */
+int spill_load(struct node *n, struct ssd_key key, int fd, uint64_t len);
 /* Before need more bytes are granted: copies blocks that lie wholly below full, but not keep, to the SSD tier. */
 int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep);
 /* Brings a block that was spilled back into memory; harmless for any other. */

@@ -247,26 +247,79 @@ static int fill_to(struct put *p, uint64_t full, uint64_t end, uint64_t guess)
 
 /* ---- a copy of its own -------------------------------------------------------------------------------------- */
 
-/* A chunk at a time, so that an object larger than memory can spill behind it. */
+/* The block of the base that off lies in. */
+struct base_block {
+	uint64_t from, len;
+	struct ssd_key key;
+};
+
+/* Whether that is all kept, a block of ours too, and on the SSD tier alone. */
+static bool can_load(const struct put *p, struct version *base, uint64_t off, uint64_t keep, struct base_block *ret)
+{
+	ret->from = off - off % p->block_size;
+	ret->len = base->size - ret->from < p->block_size ? base->size - ret->from : p->block_size;
+	return base->block_size == p->block_size && ret->from + ret->len <= keep &&
+	       version_block_on_ssd(base, (uint32_t)(off / p->block_size), &ret->key);
+}
+
+/*
+ * The block that off lies in, if only the SSD tier has it, straight into our file. Brought into memory first it would
+ * need its room a second time, while we have ours: many who copy would wait for each other. What was copied of it
+ * before it was evicted is read again. *off moves behind it; where it does not, it must be copied.
+ */
+static int load_block(struct put *p, struct version *base, uint64_t keep, uint64_t *off)
+{
+	struct base_block b;
+	int r;
+
+	if (!can_load(p, base, *off, keep, &b))
+		return 0;
+	r = fill_to(p, b.from, b.from + b.len, keep);
+	if (r == 0)
+		r = spill_load(p->n, b.key, p->blocks[*off / p->block_size].fd, b.len);
+	if (r == 0)
+		*off = b.from + b.len;
+	/* That copy is no good: who waits for it in the usual way finds that out, and says so. */
+	return r == -ENOENT || r == -EBADMSG ? 0 : r;
+}
+
+/* At most a chunk of the base, that an object larger than memory can spill behind it. */
+static int copy_chunk(struct put *p, struct version *base, uint64_t keep, char *buf, uint64_t *off)
+{
+	uint64_t in = *off % p->block_size, len = p->block_size - in;
+	struct base_block b;
+	int r;
+
+	if (len > keep - *off)
+		len = keep - *off;
+	if (len > COPY_CHUNK)
+		len = COPY_CHUNK;
+	r = fill_to(p, *off, *off + len, keep);
+	/* Our room may have been made by evicting what is to be copied. */
+	if (r == 0 && can_load(p, base, *off, keep, &b)) {
+		r = load_block(p, base, keep, off);
+		if (r || *off >= b.from + b.len)
+			return r;
+	}
+	if (r == 0)
+		r = version_read_wait(base, *off, buf, len);
+	if (r == 0 && pwrite(p->blocks[*off / p->block_size].fd, buf, len, (off_t)in) != (ssize_t)len)
+		r = -EIO;
+	*off += len;
+	return r;
+}
+
 static int copy_base(struct put *p, struct version *base, uint64_t keep)
 {
 	char *buf = malloc(COPY_CHUNK);
-	uint64_t off = 0;
+	uint64_t off = 0, before;
 	int r = buf ? 0 : -ENOMEM;
 
 	while (r == 0 && off < keep) {
-		uint64_t in = off % p->block_size, len = p->block_size - in;
-
-		if (len > keep - off)
-			len = keep - off;
-		if (len > COPY_CHUNK)
-			len = COPY_CHUNK;
-		r = fill_to(p, off, off + len, keep);
-		if (r == 0)
-			r = version_read_wait(base, off, buf, len);
-		if (r == 0 && pwrite(p->blocks[off / p->block_size].fd, buf, len, (off_t)in) != (ssize_t)len)
-			r = -EIO;
-		off += len;
+		before = off;
+		r = load_block(p, base, keep, &off);
+		if (r == 0 && off == before)
+			r = copy_chunk(p, base, keep, buf, &off);
 	}
 	free(buf);
 	return r;

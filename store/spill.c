@@ -226,7 +226,8 @@ int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep)
 
 	if (!n->ssd)
 		return 0;
-	for (uint32_t i = 0; i < p->n_blocks && count_get(n, dram_reserved) + need > n->capacity / 8 * 3 && r == 0; i++) {
+	for (uint32_t i = 0; i < p->n_blocks && count_get(n, dram_reserved) + need > n->capacity / 8 * 3 && r == 0;
+	     i++) {
 		const struct put_block *b = &p->blocks[i];
 
 		if (i == keep || b->fd < 0 || b->filled != p->block_size || (i + 1) * p->block_size > full)
@@ -237,21 +238,36 @@ int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep)
 	return r == -ENOMEM ? r : 0;
 }
 
-static int read_back(struct put *p, uint32_t i, int fd)
+int spill_load(struct node *n, struct ssd_key key, int fd, uint64_t len)
 {
+	int device = ssd_device_of(n->ssd, key);
 	struct spill_io *io;
-	int device = ssd_device_of(p->n->ssd, spill_key(p, i));
-	int r = segment_reserve(p->n->seg, fd, p->block_size);
+	void *map;
+	int r = spill_io_new(n, fd, len, PROT_READ | PROT_WRITE, &io);
 
-	if (r == 0)
-		r = spill_io_new(p->n, fd, p->block_size, PROT_READ | PROT_WRITE, &io);
 	if (r < 0)
 		return r;
-	r = ssd_read(p->n->ssd, spill_key(p, i), io->map, p->block_size, p->block_size, spill_over, io);
+	r = ssd_read(n->ssd, key, io->map, segment_charge(len), len, spill_over, io);
 	if (r < 0)
 		spill_io_free(io);
 	else
-		r = spill_wait(p->n, device, io, false);
+		r = spill_wait(n, device, io, false);
+	if (r < 0 || len == segment_charge(len))
+		return r;
+	r = segment_map(n->seg, fd, len, PROT_READ | PROT_WRITE, &map);
+	if (r < 0)
+		return r;
+	segment_zero_tail(map, len);
+	segment_unmap(map, len);
+	return 0;
+}
+
+static int read_back(struct put *p, uint32_t i, int fd)
+{
+	int r = segment_reserve(p->n->seg, fd, p->block_size);
+
+	if (r == 0)
+		r = spill_load(p->n, spill_key(p, i), fd, p->block_size);
 	return r < 0 && r != -ENOMEM ? -EIO : r;
 }
 

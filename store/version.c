@@ -119,6 +119,19 @@ int version_hold(struct node *n, const struct msg_attr *a, struct version **ret)
 	return hold(n, a, ret, &from_ssd);
 }
 
+bool version_block_on_ssd(struct version *v, uint32_t i, struct ssd_key *ret)
+{
+	const struct block *b = v->blocks[i];
+	struct block_shard *s = block_lock(v->n, b->put_id, b->index);
+	/* What is not in memory is held on the SSD tier for those who have the version open. */
+	bool there = !(b->flags & BLOCK_MEM) && (b->flags & BLOCK_HELD);
+
+	if (there)
+		*ret = block_key(b);
+	pthread_mutex_unlock(&s->lock);
+	return there;
+}
+
 int version_open(struct node *n, const struct msg_attr *a, struct version **ret)
 {
 	bool from_ssd = false;

@@ -350,6 +350,46 @@ def readers_of_many_blocks_need_nobody(ctx):
         daemon.stop()
 
 
+@test(fluxkv=True, timeout=120)
+def editors_need_no_second_room(ctx):
+    """Who changes a value in place needs room for its copy, and not for what it copies besides."""
+    daemon = ctx.daemon(dram="16MB", ssd="256MB").start()
+    os.mkdir(f"{daemon.mnt}/ns")
+    size, n = 5 * MIB, 6
+
+    def put(name, size):
+        path = f"{daemon.mnt}/ns/{name}"
+        write_file(path, big_stamped(name, 1, size))
+        wait_for(lambda: b"ssd" in os.getxattr(path, "user.fluxkv.tier"), f"{path} is persisted")
+
+    def change(name, size):
+        path = f"{daemon.mnt}/ns/{name}"
+        fd = os.open(path, os.O_RDWR)
+        try:
+            same(os.pwrite(fd, b"z" * 4096, 8192), 4096, "written")
+        finally:
+            os.close(fd)
+        data = bytearray(big_stamped(name, 1, size))
+        data[8192:8192 + 4096] = b"z" * 4096
+        with open(path, "rb") as f:
+            check_bytes(f.read(), bytes(data), f"{name}, changed")
+
+    for _ in range(3):
+        for i in range(n):
+            put(f"v{i}", size)
+        daemon.cli("evict", "-r", "--tier", "dram", "ns")
+        same(together(n, lambda i: change(f"v{i}", size)), [], "faults of many at once")
+    # More than half of the memory, and in it: its own copy takes the place of what it is made from.
+    put("large", 9 * MIB)
+    change("large", 9 * MIB)
+    put("larger", 15 * MIB + 100)
+    change("larger", 15 * MIB + 100)
+    for name in os.listdir(f"{daemon.mnt}/ns"):
+        os.unlink(f"{daemon.mnt}/ns/{name}")
+    daemon.check_empty()
+    daemon.stop()
+
+
 def flip_in_shards(root, needle):
     """Changes a byte behind each place where the shard files have the needle; how many."""
     flipped = 0
