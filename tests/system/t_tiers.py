@@ -410,15 +410,16 @@ def flip_in_shards(root, needle):
 @test(fluxkv=True)
 def bytes_flipped_on_the_medium(ctx):
     """The checksum finds them: a miss or an error, never other bytes; the value can be put again."""
-    daemon = ctx.daemon(dram="64MB", ssd="128MB", log_allowed="checksum|read of inode").start()
+    daemon = ctx.daemon(dram="64MB", ssd="128MB", log_allowed="checksum|read of inode|write of inode").start()
     d = f"{daemon.mnt}/ns"
     os.mkdir(d)
-    data = {n: big_stamped(n, 1, 2 * MIB + 100) for n in ("broken", "whole")}
+    data = {n: big_stamped(n, 1, 2 * MIB + 100) for n in ("broken", "whole", "edited")}
     for n, content in data.items():
         write_file(f"{d}/{n}", content)
         on_ssd_alone(daemon, f"{d}/{n}")
     os.sync()
-    same(flip_in_shards(daemon.ssd_path, data["broken"][4096 * 100:4096 * 101]), 1, "places flipped")
+    for n in ("broken", "edited"):
+        same(flip_in_shards(daemon.ssd_path, data[n][4096 * 100:4096 * 101]), 1, f"places flipped in {n}")
     try:
         got = read_value(f"{d}/broken")
         check(got is None, f"a read of flipped bytes succeeds: {'the old bytes' if got == data['broken'] else 'others'}")
@@ -426,6 +427,15 @@ def bytes_flipped_on_the_medium(ctx):
         check(e.errno == errno.EIO, f"errno of a read of flipped bytes: {e}")
     check(daemon.number("checksum_errors") >= 1, "checksum errors are counted")
     check(read_value(f"{d}/broken") is None, "after the error it is a miss")
+    fd = os.open(f"{d}/edited", os.O_RDWR)
+    try:
+        os.pwrite(fd, b"x", 0)
+        raise Failed("flipped bytes are taken over into a changed value")
+    except OSError as e:
+        check(e.errno == errno.EIO, f"errno of a change of flipped bytes: {e}")
+    finally:
+        os.close(fd)
+    check(read_value(f"{d}/edited") is None, "after the error it is a miss, too")
     check_bytes(read_value(f"{d}/whole"), data["whole"], "the value beside it")
     write_file(f"{d}/broken", data["broken"])
     check_bytes(read_value(f"{d}/broken"), data["broken"], "put again")
