@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "fuse/task.h"
 
 #define EXPIRE_NS (10 * NS_PER_SEC)
 #define EXPIRE_NOTHING_NS (100 * NS_PER_MS) /* there was no such name: only a second lookup may still come */
@@ -328,7 +329,8 @@ size_t retry_expire(struct retries *r, uint64_t now_ns)
 	{
 		struct retry *t = container_of(l, struct retry, link);
 
-		if (t->deadline_ns > now_ns)
+		/* A thread that is no more comes for nothing, and what is held for it may be most of the memory. */
+		if (t->deadline_ns > now_ns && (!t->tid || !task_is_gone(t->tid)))
 			continue;
 		take_out(r, t);
 		list_add_tail(&t->link, &old);

@@ -151,6 +151,11 @@ bool task_is_killed(pid_t tid)
 	return n >= 0 && task_parse_status(buf, (size_t)n, &killed) == 0 && killed;
 }
 
+bool task_is_gone(pid_t tid)
+{
+	return kill(tid, 0) < 0 && errno == ESRCH;
+}
+
 bool task_is_ending(pid_t pid)
 {
 	char buf[4096];

@@ -14,6 +14,8 @@
 bool task_dies_by_signal(pid_t tid);
 /* A fatal signal is pending: its system call has to end. */
 bool task_is_killed(pid_t tid);
+/* There is no such thread. */
+bool task_is_gone(pid_t tid);
 /* The process is on its way out, whatever it still holds: killed, exiting, a zombie, or gone. */
 bool task_is_ending(pid_t pid);
 

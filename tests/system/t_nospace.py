@@ -4,6 +4,8 @@ import errno
 import mmap
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 
@@ -288,6 +290,37 @@ def reads_go_on_in_a_full_store(ctx):
     for i in range(40):
         check_bytes(read_file(f"{d}/v{i}"), big_stamped(f"v{i}", 1, 4 * MIB), f"value {i} beside it")
     check_bytes(read_file(f"{d}/private"), big_stamped("private", 1, n * MIB), "the large one")
+    daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=120)
+def killed_editors_leave_their_room(ctx):
+    """What is held between two steps of an open, for a thread that is no more, is free before others give up."""
+    daemon = ctx.daemon(dram="32MB").start()
+    os.mkdir(f"{daemon.mnt}/ns")
+    paths = [f"{daemon.mnt}/ns/v{i}" for i in range(28)]
+    for path in paths:
+        write_file(path, b"v" * MIB)
+    code = ("import os, random, sys\nwhile True:\n"
+            "  os.close(os.open(sys.argv[1] + '/v%d' % random.randrange(28), os.O_RDWR))\n")
+    editors, end = [], time.monotonic() + 6
+    try:
+        while time.monotonic() < end: # that somebody is killed at that moment is chance
+            while len(editors) < 8:
+                editors.append(subprocess.Popen([sys.executable, "-S", "-c", code, f"{daemon.mnt}/ns"]))
+            time.sleep(0.03)
+            p = editors.pop(0)
+            p.kill()
+            p.wait()
+    finally:
+        for p in editors:
+            p.kill()
+            p.wait()
+    for path in paths:
+        os.unlink(path)
+    diag(f"{daemon.number('now', 'private_versions')} are held for the dead")
+    wait_for(lambda: daemon.number("dram", "used") == 0 and daemon.number("now", "private_versions") == 0,
+             "their room is free", 4)
     daemon.check_empty()
 
 
