@@ -222,12 +222,30 @@ static int resolve_links(const char *arg, char out[PATH_MAX])
 	return snprintf(out, PATH_MAX, "%s/%s", dir, slash + 1) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
+/*
+ * We are somewhere on the mount, and by no way from its mount point: in a bind mount of it, or deeper than a path can
+ * be. A relative name must not be taken from the mount's root then.
+ */
+static bool is_lost(const struct session *s)
+{
+	struct stat here, mnt;
+
+	if (s->cwd[0] && path_below(s->cwd, s->mountpoint))
+		return false;
+	return stat(".", &here) || (!stat(s->mountpoint, &mnt) && here.st_dev == mnt.st_dev);
+}
+
 int session_path(struct session *s, const char *arg, char out[PATH_MAX])
 {
 	char real[PATH_MAX];
 	struct errmsg e;
 	int r;
 
+	if (*arg != '/' && is_lost(s)) {
+		cli_error("%s: where this directory lies below %s is not known; name it by its whole path", arg,
+			  s->mountpoint);
+		return CLI_USAGE;
+	}
 	r = path_map(arg, s->cwd, s->mountpoint, out, PATH_MAX, &e);
 	if (r == -EXDEV && !resolve_links(arg, real) && !path_map(real, s->cwd, s->mountpoint, out, PATH_MAX, NULL))
 		r = 0;

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -166,6 +167,35 @@ def paths(ctx):
     same(p.returncode, FAILED, "one of several is not there")
     check("ns/f:" in p.stdout and "ns/a:" in p.stdout, "the others are shown")
     os.unlink(link)
+    d.stop()
+
+
+@test(fluxkv=True)
+def somewhere_on_the_mount(ctx):
+    """In a bind mount, and deeper than a path can be, a relative name is not one from the mount's root."""
+    d = start(ctx)
+    os.makedirs(f"{d.mnt}/ns/x")
+    os.makedirs(f"{d.mnt}/other/ns/x")
+    bound = ctx.temp("bound")
+    subprocess.run(["mount", "--bind", d.mnt, bound], check=True)
+    try:
+        p = d.cli("rm", "-r", "ns/x", ok=False, cwd=f"{bound}/other")
+        check(p.returncode == USAGE and "whole path" in p.stderr, f"{p.returncode} {p.stderr}")
+    finally:
+        subprocess.run(["umount", bound], check=True)
+    before = os.getcwd()
+    os.chdir(f"{d.mnt}/other")
+    try:
+        for _ in range(20):
+            os.mkdir("q" * 250)
+            os.chdir("q" * 250)
+        p = d.cli("rm", "-r", "ns/x", ok=False)
+        check(p.returncode == USAGE and "whole path" in p.stderr, f"{p.returncode} {p.stderr}")
+    finally:
+        os.chdir(before)
+    check(os.path.isdir(f"{d.mnt}/ns/x"), "what has the same name at the root stays")
+    shutil.rmtree(f"{d.mnt}/other")
+    d.cli("rm", "-r", "ns/x")
     d.stop()
 
 
