@@ -412,14 +412,7 @@ void ssd_device_stop(struct ssd_device *d)
 	if (d->thread_up)
 		pthread_join(d->thread, NULL);
 	d->thread_up = false;
-	pthread_mutex_lock(&d->lock);
-	d->fin_stop = true;
-	pthread_cond_signal(&d->fin_cond);
-	pthread_mutex_unlock(&d->lock);
-	if (d->finisher_up)
-		pthread_join(d->finisher, NULL);
-	d->finisher_up = false;
-	/* It settles those of which the finisher has seen the end. */
+	/* What it has begun it hands over to the finisher. */
 	pthread_mutex_lock(&d->lock);
 	d->sum_stop = true;
 	pthread_cond_signal(&d->sum_cond);
@@ -427,4 +420,11 @@ void ssd_device_stop(struct ssd_device *d)
 	if (d->summer_up)
 		pthread_join(d->summer, NULL);
 	d->summer_up = false;
+	pthread_mutex_lock(&d->lock);
+	d->fin_stop = true;
+	pthread_cond_signal(&d->fin_cond);
+	pthread_mutex_unlock(&d->lock);
+	if (d->finisher_up)
+		pthread_join(d->finisher, NULL);
+	d->finisher_up = false;
 }

@@ -149,7 +149,7 @@ static int settle_read(struct ssd_store *s, struct ssd_op *op)
 	return err;
 }
 
-void ssd_settle(struct ssd_device *d, struct ssd_op *op)
+static void settle(struct ssd_device *d, struct ssd_op *op)
 {
 	struct ssd_store *s = d->store;
 	int err;
@@ -170,11 +170,11 @@ void ssd_settle(struct ssd_device *d, struct ssd_op *op)
 	free(op);
 }
 
-/* The I/O of a request is over, and perhaps the checksum of it is not: then it is the summer who settles it. */
+/* The I/O of a request is over, and perhaps the checksum of it is not: then the summer hands it over once more. */
 static void end_io(struct ssd_device *d, struct ssd_op *op)
 {
 	if (op->kind == SSD_OP_READ || ssd_sum_ends(d, op))
-		ssd_settle(d, op);
+		settle(d, op);
 }
 
 /*

@@ -7,7 +7,7 @@
  * before a write. The finisher (finish.c) takes checksums of what is read, piece by piece and in order, while other
  * pieces are still in flight, copies out of scratch buffers, settles the entry and runs the done function. So neither a
  * checksum nor a slow done function leaves the device idle. The summer (sum.c) takes those of what is written, and
- * settles a write whose checksum is later than its I/O.
+ * hands a write whose checksum is later than its I/O back to the finisher.
  *
  * Locking order: store->lock, then device->lock (one at a time), then the lock of the notices. None is held across I/O
  * or a callback. Sleeping beside a flag: whoever frees what the I/O thread may wait for (a pin, a scratch buffer)
@@ -198,8 +198,6 @@ void ssd_finish_op_locked(struct ssd_device *d, struct ssd_op *op);
 
 struct ssd_op *ssd_op_new(struct ssd_device *d, enum ssd_kind kind, ssd_done_fn done, void *arg);
 void ssd_op_init(struct ssd_op *op, struct ssd_device *d, enum ssd_kind kind);
-/* A read or write is over: its entry is settled, its done function runs, it is freed. Takes the locks. */
-void ssd_settle(struct ssd_device *d, struct ssd_op *op);
 
 /* sum.c */
 
@@ -208,7 +206,7 @@ void *ssd_summer(void *arg);
 bool ssd_sum_more(struct ssd_op *op, const void *p, uint64_t n);
 /* The checksum of a write that has got its range is to be taken, unless the caller knew it. Takes d's lock. */
 void ssd_sum_start(struct ssd_device *d, struct ssd_op *op);
-/* The I/O of a write is over. False: the summer settles it, when it has its checksum. Takes d's lock. */
+/* The I/O of a write is over. False: the summer hands it over once more, when it has its checksum. Takes d's lock. */
 bool ssd_sum_ends(struct ssd_device *d, struct ssd_op *op);
 
 #endif

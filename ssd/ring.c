@@ -151,6 +151,11 @@ static void keep_in_place(struct ssd_ring *r)
 	trim(r);
 }
 
+bool ssd_ring_may_take(const struct ssd_ring *r, uint64_t n, bool force)
+{
+	return n <= r->size - r->held && (force || r->held <= r->size / 2);
+}
+
 /* The oldest entry is held, and a writer needs n bytes. */
 static int keep_first(struct ssd_ring *r, uint64_t n, bool force, struct ssd_move *ret_move)
 {
@@ -158,7 +163,7 @@ static int keep_first(struct ssd_ring *r, uint64_t n, bool force, struct ssd_mov
 	uint64_t m = ssd_ring_alen(r, e), begin;
 	uint32_t to;
 
-	if (n > r->size - r->held || (!force && r->held > r->size / 2))
+	if (!ssd_ring_may_take(r, n, force))
 		return -ENOSPC;
 	r->kept += m;
 	if (r->kept > r->size) {

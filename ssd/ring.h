@@ -59,6 +59,8 @@ static inline uint64_t ssd_ring_offset(const struct ssd_ring *r, const struct ss
 	return e->begin % r->size;
 }
 
+/* Whether held entries leave n bytes to a writer, and as many as one that can be dropped may take (force is false). */
+bool ssd_ring_may_take(const struct ssd_ring *r, uint64_t n, bool force);
 /*
  * Gives a Queued entry of at most size bytes its range: it is Writing then, and pinned. Else -EBUSY: ask again when a
  * pin has gone; -ENOSPC: held entries are in the way; 1: do the copy in *ret_move, ssd_ring_moved(), then ask again.

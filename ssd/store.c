@@ -166,25 +166,38 @@ static uint64_t backlog_of(struct ssd_device *d)
 	return bytes;
 }
 
+static bool any_ring_may_take(const struct ssd_device *d, uint64_t len, bool force)
+{
+	for (unsigned i = 0; i < d->n_rings; i++)
+		if (ssd_ring_may_take(&d->rings[i], align_up(len, d->align), force))
+			return true;
+	return false;
+}
+
 /*
  * Of the devices that work and can take len bytes the one with the least to write, in turn: a slow one gets no more
- * than it can do, and a silent one nothing. NULL when there is none. Call with s locked.
+ * than it can do, and a silent one nothing. One that would refuse it, for what is held there, has nothing to write for
+ * that very reason: it comes behind all others. NULL when there is none. Call with s locked.
  */
-static struct ssd_device *pick_device(struct ssd_store *s, uint64_t len)
+static struct ssd_device *pick_device(struct ssd_store *s, uint64_t len, bool force)
 {
 	struct ssd_device *best = NULL;
-	uint64_t least = UINT64_MAX;
+	uint64_t least = 0;
+	bool best_takes = false;
 
-	for (unsigned i = 0; i < s->n_devs && least; i++) {
+	for (unsigned i = 0; i < s->n_devs; i++) {
 		struct ssd_device *d = &s->devs[(s->next_dev + i) % s->n_devs];
 		uint64_t backlog;
+		bool takes;
 
 		if (d->failed || align_up(len, d->align) > d->rings[0].size)
 			continue;
 		backlog = backlog_of(d);
-		if (!best || backlog < least) {
+		takes = any_ring_may_take(d, len, force);
+		if (best && takes == best_takes ? backlog < least : takes || !best) {
 			best = d;
 			least = backlog;
+			best_takes = takes;
 		}
 	}
 	if (best)
@@ -308,7 +321,7 @@ static int admit_write(struct ssd_store *s, struct ssd_key key, struct ssd_op *o
 
 	if (ssd_index_find(&s->index, key) != SSD_NIL)
 		return -EEXIST;
-	d = pick_device(s, op->len);
+	d = pick_device(s, op->len, op->flags & SSD_WAIT);
 	if (!d)
 		return -ENODEV;
 	r = entry_new(s, key, op->len, &op->entry);

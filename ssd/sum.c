@@ -2,7 +2,8 @@
 /*
  * The summer of a device: checksums of writes, whose bytes are there from the start. Nobody waits for a copy on the
  * SSD, so it takes what the CPUs have left: with the priority of all others it took a tenth of its speed from a writer.
- * Where they have nothing left it still gets its part, as the backlog needs. See internal.h.
+ * Where they have nothing left it still gets its part, as the backlog needs. What
+ * follows, under locks that all share, is the finisher's. See internal.h.
  */
 #include "ssd/internal.h"
 
@@ -50,7 +51,7 @@ bool ssd_sum_ends(struct ssd_device *d, struct ssd_op *op)
 static void take_sum(struct ssd_device *d, struct ssd_op *op)
 {
 	uint64_t left = op->len - op->hashed;
-	bool summed, over;
+	bool summed;
 
 	d->summing = op;
 	pthread_mutex_unlock(&d->lock);
@@ -58,14 +59,11 @@ static void take_sum(struct ssd_device *d, struct ssd_op *op)
 	pthread_mutex_lock(&d->lock);
 	d->summing = NULL;
 	op->summed = summed;
-	over = op->io_ended && (summed || op->err);
-	if (summed || over)
+	if (summed)
 		list_del(&op->list);
-	if (!over)
-		return;
-	pthread_mutex_unlock(&d->lock);
-	ssd_settle(d, op);
-	pthread_mutex_lock(&d->lock);
+	/* The finisher has seen its end, and left it to us to call again. */
+	if (op->io_ended && (summed || op->err))
+		ssd_finish_op_locked(d, op);
 }
 
 void *ssd_summer(void *arg)

@@ -1371,6 +1371,34 @@ START_TEST(test_silent_device_gets_no_more)
 }
 END_TEST
 
+/* One that must refuse, for what is held there, never has anything to write: it is not taken for that reason. */
+START_TEST(test_full_of_held_is_passed_over)
+{
+	struct call *c[2];
+	uint64_t held = 0;
+
+	cfg.n_roots = 2;
+	open_store();
+	for (unsigned i = 0; held <= stats().dev[0].capacity / 2; i++) {
+		ck_assert_uint_lt(i, 100);
+		put(i, MIB);
+		if (ssd_device_of(store, key(i)) == 0) {
+			ck_assert_int_eq(ssd_hold(store, key(i)), 0);
+			held += MIB;
+		}
+	}
+	faulty_hold_device(&faulty, FAULTY_WRITE, 1);
+	for (unsigned i = 0; i < 2; i++)
+		c[i] = must_start_write(200 + i, MIB, 0);
+	faulty_wait_held(&faulty, 1);
+	faulty_hold(&faulty, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_int_eq(call_wait(c[i]), 0);
+		ssd_commit_done(store, key(200 + i));
+	}
+}
+END_TEST
+
 static void *worker(void *arg)
 {
 	struct known known[PER_WORKER] = {0};
@@ -1738,6 +1766,7 @@ static void add_fault_tests(Suite *suite, bool two_devices)
 		tcase_add_test(tc, test_device_fails_reading);
 		tcase_add_test(tc, test_device_fails_writing);
 		tcase_add_test(tc, test_silent_device_gets_no_more);
+		tcase_add_test(tc, test_full_of_held_is_passed_over);
 		tcase_add_test(tc, test_mixed_load);
 	} else {
 		fprintf(stderr, "# NOT TESTED: two devices: /dev/shm does not take O_DIRECT\n");
