@@ -279,6 +279,9 @@ static int load_block(struct put *p, struct version *base, uint64_t keep, uint64
 		r = spill_load(p->n, b.key, p->blocks[*off / p->block_size].fd, b.len);
 	if (r == 0)
 		*off = b.from + b.len;
+	/* Not what was written: none of it may stay, and that copy is gone from here on. */
+	if (r == -EBADMSG)
+		*off = b.from;
 	/* That copy is no good: who waits for it in the usual way finds that out, and says so. */
 	return r == -ENOENT || r == -EBADMSG ? 0 : r;
 }
@@ -286,7 +289,7 @@ static int load_block(struct put *p, struct version *base, uint64_t keep, uint64
 /* At most a chunk of the base, that an object larger than memory can spill behind it. */
 static int copy_chunk(struct put *p, struct version *base, uint64_t keep, char *buf, uint64_t *off)
 {
-	uint64_t in = *off % p->block_size, len = p->block_size - in;
+	uint64_t in = *off % p->block_size, len = p->block_size - in, before = *off;
 	struct base_block b;
 	int r;
 
@@ -298,7 +301,7 @@ static int copy_chunk(struct put *p, struct version *base, uint64_t keep, char *
 	/* Our room may have been made by evicting what is to be copied. */
 	if (r == 0 && can_load(p, base, *off, keep, &b)) {
 		r = load_block(p, base, keep, off);
-		if (r || *off >= b.from + b.len)
+		if (r || *off != before)
 			return r;
 	}
 	if (r == 0)
