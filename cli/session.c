@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "cli/path.h"
@@ -229,10 +231,13 @@ static int resolve_links(const char *arg, char out[PATH_MAX])
 static bool is_lost(const struct session *s)
 {
 	struct stat here, mnt;
+	struct statfs fs;
 
 	if (s->cwd[0] && path_below(s->cwd, s->mountpoint))
 		return false;
-	return stat(".", &here) || (!stat(s->mountpoint, &mnt) && here.st_dev == mnt.st_dev);
+	if (stat(".", &here) || statfs(".", &fs))
+		return true;
+	return fs.f_type == FUSE_SUPER_MAGIC && !stat(s->mountpoint, &mnt) && here.st_dev == mnt.st_dev;
 }
 
 int session_path(struct session *s, const char *arg, char out[PATH_MAX])

@@ -116,7 +116,7 @@ int walk_words(const struct cli_options *o, const struct walk *w, int n, char **
 	result = session_open(o, words[0], &s);
 	if (result)
 		return result;
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n && !s.lost; i++) {
 		r = walk_word(&s, w, words[i]);
 		if (r)
 			result = r;
