@@ -1374,12 +1374,16 @@ END_TEST
 /* One that must refuse, for what is held there, never has anything to write: it is not taken for that reason. */
 START_TEST(test_full_of_held_is_passed_over)
 {
-	struct call *c[2];
+	struct call *c[6];
 	uint64_t held = 0;
+	unsigned n = 0;
 
 	cfg.n_roots = 2;
 	open_store();
-	for (unsigned i = 0; held <= stats().dev[0].capacity / 2; i++) {
+	/* No more free than the next would need. */
+	while (held + MIB < stats().dev[0].capacity) {
+		unsigned i = n++;
+
 		ck_assert_uint_lt(i, 100);
 		put(i, MIB);
 		if (ssd_device_of(store, key(i)) == 0) {
@@ -1388,11 +1392,11 @@ START_TEST(test_full_of_held_is_passed_over)
 		}
 	}
 	faulty_hold_device(&faulty, FAULTY_WRITE, 1);
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < 6; i++)
 		c[i] = must_start_write(200 + i, MIB, 0);
 	faulty_wait_held(&faulty, 1);
 	faulty_hold(&faulty, 0);
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 6; i++) {
 		ck_assert_int_eq(call_wait(c[i]), 0);
 		ssd_commit_done(store, key(200 + i));
 	}
