@@ -407,6 +407,14 @@ def flip_in_shards(root, needle):
     return flipped
 
 
+def is_miss(path):
+    try:
+        return read_value(path) is None
+    except OSError as e:
+        same(e.errno, errno.EIO, f"errno of a read of {path}")
+        return False
+
+
 @test(fluxkv=True)
 def bytes_flipped_on_the_medium(ctx):
     """The checksum finds them: a miss or an error, never other bytes; the value can be put again."""
@@ -435,7 +443,7 @@ def bytes_flipped_on_the_medium(ctx):
         check(e.errno == errno.EIO, f"errno of a change of flipped bytes: {e}")
     finally:
         os.close(fd)
-    check(read_value(f"{d}/edited") is None, "after the error it is a miss, too")
+    wait_for(lambda: is_miss(f"{d}/edited"), "it is a miss, too, when the kernel has told of the close")
     check_bytes(read_value(f"{d}/whole"), data["whole"], "the value beside it")
     write_file(f"{d}/broken", data["broken"])
     check_bytes(read_value(f"{d}/broken"), data["broken"], "put again")
