@@ -151,5 +151,6 @@ int cmd_growth(struct bench *b)
 	for (unsigned i = 0; sites && i < n; i++)
 		site_end(&sites[i]);
 	free(sites);
+	bench_drop_buffers(b);
 	return r < 0 ? r : output_print(b, "growth", b->dir ? b->dir : "", fs);
 }
