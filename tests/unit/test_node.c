@@ -1524,12 +1524,15 @@ static void wait_persisted(const struct msg_attr *a)
 	ck_assert_uint_eq(r.in_ssd, r.blocks);
 }
 
-/* More writes than there are jobs wait for the first, which wants what only the tier has: somebody else brings it in. */
+/*
+ * More writes than there are jobs wait for a truncate, which keeps a part of a block that only the tier has: somebody
+ * else brings it in. (Whole blocks are read straight into the put's own files.)
+ */
 START_TEST(a_refill_needs_no_free_job)
 {
 	struct node_entry e;
 	uint64_t word = 7;
-	struct waiter w;
+	struct waiter w, cut;
 	struct put *p;
 
 	start(64 * MIB, 64 * MIB);
@@ -1544,6 +1547,8 @@ START_TEST(a_refill_needs_no_free_job)
 	p = w.put;
 	ck_assert_int_eq(put_open(p, true), 0);
 	faulty_hold(&faulty, FAULTY_READ);
+	waiter_init(&cut);
+	put_truncate(p, 5 * MIB, done_cb, &cut);
 	for (uint32_t i = 0; i < SLEEPERS; i++) {
 		waiter_init(&sleepers[i]);
 		put_write(p, 8 * i, &word, sizeof(word), written_cb, copied_cb, &sleepers[i]);
@@ -1551,6 +1556,7 @@ START_TEST(a_refill_needs_no_free_job)
 	faulty_wait_held(&faulty, 1);
 	usleep(200000); /* for the others to take what threads there are */
 	faulty_hold(&faulty, 0);
+	ck_assert_int_eq(wait_for(&cut), 0);
 	for (uint32_t i = 0; i < SLEEPERS; i++)
 		ck_assert_int_eq(wait_for(&sleepers[i]), 0);
 	ck_assert_int_eq(flush(p), 0);
