@@ -123,8 +123,7 @@ bool version_block_on_ssd(struct version *v, uint32_t i, struct ssd_key *ret)
 {
 	const struct block *b = v->blocks[i];
 	struct block_shard *s = block_lock(v->n, b->put_id, b->index);
-	/* What is not in memory is held on the SSD tier for those who have the version open. Nothing more of a silent
-	 * one. */
+	/* Held for those who have the version open, and not asked of a device that is silent. */
 	bool there = (b->flags & (BLOCK_MEM | BLOCK_HELD | BLOCK_LATE)) == BLOCK_HELD;
 
 	if (there)
