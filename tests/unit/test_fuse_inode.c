@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "fuse/impl.h"
 #include "tests/unit/run.h"
@@ -413,21 +415,40 @@ START_TEST(what_is_held_is_taken_once_and_ends_the_rest)
 }
 END_TEST
 
+/* As a process's number, which its first thread has as well. */
+static pid_t a_thread_that_is_gone(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	ck_assert_int_gt(pid, 0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	return pid;
+}
+
 START_TEST(what_nobody_comes_for_is_let_go)
 {
 	struct put p = {.refs = 1, .handles = 1}, others = {.refs = 1, .handles = 1};
 	struct hold hp = {.put = &p, .id = 20, .writer = true};
 	struct hold hr = {.put = &others, .id = 25};
+	struct put left = {.refs = 1, .handles = 1};
+	struct hold hg = {.put = &left, .id = 35, .writer = true};
 	struct hold hv = {.version = (struct version *)&p, .id = 30};
 	struct inode *i = inode_get(fs.inodes, 10);
+	const pid_t me = gettid(), gone = a_thread_that_is_gone();
 
 	atomic_store(&versions, 1);
-	ck_assert_int_eq(retry_hold(&fs, 7, 1, "a", &hp), 0);
-	ck_assert_int_eq(retry_hold(&fs, 7, 1, "b", &hv), 0);
-	ck_assert_int_eq(retry_hold(&fs, 7, 1, "c", &hr), 0);
-	ck_assert(retry_expect(&fs, 7, i, RETRY_WRITE));
+	ck_assert_int_eq(retry_hold(&fs, me, 1, "a", &hp), 0);
+	ck_assert_int_eq(retry_hold(&fs, me, 1, "b", &hv), 0);
+	ck_assert_int_eq(retry_hold(&fs, me, 1, "c", &hr), 0);
+	ck_assert(retry_expect(&fs, me, i, RETRY_WRITE));
 	inode_unref(fs.inodes, i);
+	ck_assert_int_eq(retry_hold(&fs, gone, 1, "a", &hg), 0);
+	/* A thread that is no more comes for nothing; the others may still. */
 	ck_assert_uint_eq(retry_expire(fs.retries, 0), 4);
+	ck_assert_int_eq(left.handles, 0);
+	ck_assert_int_eq(left.refs, 0);
 	ck_assert_int_eq(p.handles, 1);
 	ck_assert_uint_eq(retry_expire(fs.retries, UINT64_MAX), 0);
 	ck_assert_int_eq(p.handles, 0);
@@ -436,7 +457,7 @@ START_TEST(what_nobody_comes_for_is_let_go)
 	ck_assert_int_eq(others.refs, 0);
 	ck_assert_int_eq(others.given_up, 0); /* a reader's hold leaves it to its writers */
 	ck_assert_int_eq(atomic_load(&versions), 0);
-	ck_assert_uint_eq(retry_match(&fs, 7, 1, "key", 10, true), 0);
+	ck_assert_uint_eq(retry_match(&fs, me, 1, "key", 10, true), 0);
 }
 END_TEST
 
