@@ -43,19 +43,29 @@ static int complain(const char *text)
 	return EXIT_FAILURE;
 }
 
-static void print_usage(void)
+/* The exit status of who has printed and was asked for no more. */
+static int printed(void)
+{
+	struct fault f = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+	return output_flush(&f) < 0 ? complain(f.e.text) : EXIT_SUCCESS;
+}
+
+static int print_usage(void)
 {
 	printf("Usage: fluxkv-bench COMMAND [OPTION]... DIR\n\n"
 	       "Measures a directory, usually on a FluxKV mount, against tmpfs or fio in the same run.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		printf("  %-9s %-9s %s\n", commands[i].name, commands[i].words, commands[i].help);
 	printf("\n'fluxkv-bench COMMAND --help' lists the options of a command; fluxkv-bench(1) has the rest.\n");
+	return printed();
 }
 
-static void print_help(const struct command *c)
+static int print_help(const struct command *c)
 {
 	printf("Usage: fluxkv-bench %s [OPTION]... %s\n\n%s.\n\n", c->name, c->words, c->help);
 	options_print(c->bit);
+	return printed();
 }
 
 static const struct command *find_command(const char *word)
@@ -155,8 +165,7 @@ static int parse_and_run(const struct command *c, int argc, char **argv)
 		complain(e.text);
 		r = 2;
 	} else if (o.help) {
-		print_help(c);
-		r = EXIT_SUCCESS;
+		r = print_help(c);
 	} else {
 		stop_setup();
 		r = run_command(&b, c);
@@ -173,13 +182,11 @@ int main(int argc, char **argv)
 		complain("which command? (see 'fluxkv-bench --help')");
 		return 2;
 	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-		print_usage();
-		return EXIT_SUCCESS;
-	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+		return print_usage();
 	if (!strcmp(argv[1], "--version")) {
 		printf("fluxkv-bench %s\n", PACKAGE_VERSION);
-		return EXIT_SUCCESS;
+		return printed();
 	}
 	c = find_command(argv[1]);
 	return c ? parse_and_run(c, argc - 2, argv + 2) : 2;

@@ -210,7 +210,6 @@ void cell_print_head(FILE *f)
 	fprintf(f, "%-9s %-9s %8s %4s %-6s %-5s  %8s %8s %8s  %7s %7s %7s  %9s %9s %9s  %6s %7s\n", "target", "tiers",
 		"size", "by", "output", "miss", "all", "DRAM", "SSD", "is", "newest", "static", "p50", "p95", "p99",
 		"errors", "unknown");
-	fflush(f); /* before a process is forked, which would have it too */
 }
 
 static void print_latencies(const struct hist *h, FILE *f)
@@ -239,5 +238,4 @@ void cell_print(const struct cell *c, const struct cell_bounds *b, FILE *f)
 			(unsigned long long)c->load.bootstrap_refused);
 	if (c->problem[0])
 		fprintf(f, "  the first problem: %s\n", c->problem);
-	fflush(f);
 }

@@ -65,6 +65,7 @@ int cell_bounds(const struct cell *c, const struct zipf *z, uint64_t seed, struc
 
 /* NULL when there is no memory. */
 json_t *cell_json(const struct cell *c, const struct cell_bounds *b);
+/* These do not flush: the caller does, before a process is forked that would have it too. */
 void cell_print_head(FILE *f);
 void cell_print(const struct cell *c, const struct cell_bounds *b, FILE *f);
 

@@ -11,6 +11,7 @@
 #include "common/size.h"
 #include "tests/bench/head.h"
 #include "tests/bench/measure.h"
+#include "tests/bench/output.h"
 #include "tests/bench/ssd_place.h"
 #include "tests/bench/stop.h"
 #include "tests/bench/suite_node.h"
@@ -178,6 +179,8 @@ static int run_jobs(struct all *a, enum suite_mount mount, const struct suite_no
 			r = measure_ssd_off(a, id, n);
 		else
 			r = measure(a, id, n, NULL);
+		if (r == 0) /* it may be minutes until the next row */
+			r = output_flush(&a->b->fault);
 	}
 	return r;
 }
@@ -227,7 +230,7 @@ static int settle(struct all *a, uint64_t room)
 	return report_note(a->b->report, "a run has %s, for want of room", have);
 }
 
-static int print_json(const struct all *a)
+static int print_json(struct all *a)
 {
 	json_t *root = head_json(&a->o, "all", a->b->dir ? a->b->dir : "", a->b->dir ? "fuse.fluxkv" : "started");
 	json_t *how = json_pack("{s:i, s:I, s:i, s:O}", "warmup", (int)a->o.warmup, "total", (json_int_t)a->o.total,
@@ -235,14 +238,13 @@ static int print_json(const struct all *a)
 	int r = root && how && json_object_update(root, how) == 0 ? report_json(a->b->report, root) : -ENOMEM;
 
 	if (r == 0)
-		r = json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) < 0 ? -EIO : 0;
-	putchar('\n');
+		r = output_json(root, &a->b->fault);
 	json_decref(how);
 	json_decref(root);
 	return r;
 }
 
-static int finish(const struct all *a)
+static int finish(struct all *a)
 {
 	const struct suite_table *t = &a->table;
 	const char *why;
@@ -253,6 +255,8 @@ static int finish(const struct all *a)
 	else
 		report_print(a->b->report, stdout);
 	suite_table_foot(t);
+	if (r == 0)
+		r = output_flush(&a->b->fault);
 	if (r == 0 && t->failed)
 		return fault_set(&a->b->fault, -EIO, "%u row%s failed", t->failed, t->failed > 1 ? "s have" : " has");
 	if (r == 0 && !t->measured) {

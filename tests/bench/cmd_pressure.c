@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "tests/bench/contenders.h"
 #include "tests/bench/head.h"
+#include "tests/bench/output.h"
 #include "tests/bench/ssd_place.h"
 #include "tests/bench/stop.h"
 
@@ -25,11 +26,12 @@ struct pressure {
 /* Prints a note at once, and keeps it for the JSON. */
 static int note(struct pressure *p, const char *text)
 {
-	if (!p->b->o->json) {
-		printf("note: %s\n", text);
-		fflush(stdout);
-	}
-	return report_note(p->b->report, "%s", text);
+	int r = report_note(p->b->report, "%s", text);
+
+	if (r < 0 || p->b->o->json)
+		return r;
+	printf("note: %s\n", text);
+	return output_flush(&p->b->fault);
 }
 
 /* An SSD tier in memory is none: said once, before anything is measured. */
@@ -151,7 +153,8 @@ static int keep(struct pressure *p, const struct cell *c, const struct zipf *z)
 	if (!p->b->o->json)
 		cell_print(c, &bounds, stdout);
 	p->bad += c->sum.errors || c->hits.unknown;
-	return save(p);
+	r = save(p);
+	return r == 0 && !p->b->o->json ? output_flush(&p->b->fault) : r;
 }
 
 /* One cell. A peer that cannot do it is left out, with a note; FluxKV that cannot is a failure. */
@@ -214,16 +217,21 @@ static int run_payload(struct pressure *p, uint64_t size)
 	return r;
 }
 
+static int print_json(struct pressure *p)
+{
+	json_t *root = result(p);
+	int r = root ? output_json(root, &p->b->fault) : -ENOMEM;
+
+	json_decref(root);
+	return r;
+}
+
 static int finish(struct pressure *p)
 {
-	json_t *root = p->b->o->json ? result(p) : NULL;
 	int r = save(p);
 
-	if (r == 0 && p->b->o->json)
-		r = root && json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) == 0 ? 0 : -EIO;
-	if (p->b->o->json)
-		putchar('\n');
-	json_decref(root);
+	if (r == 0)
+		r = p->b->o->json ? print_json(p) : output_flush(&p->b->fault);
 	if (r == 0 && !json_array_size(p->cells))
 		r = fault_set(&p->b->fault, -ENODATA, "nothing was measured: see the notes");
 	if (r == 0 && p->bad)
@@ -240,10 +248,13 @@ int cmd_pressure(struct bench *b)
 
 	if (r == 0)
 		r = look_at_ssd_dir(&p);
-	if (!b->o->json) {
+	if (!b->o->json)
 		report_print(b->report, r < 0 ? stderr : stdout);
-		if (r == 0)
-			cell_print_head(stdout);
+	else if (r < 0 && p.cells)
+		print_json(&p); /* the reason says to see the notes */
+	if (r == 0 && !b->o->json) {
+		cell_print_head(stdout);
+		r = output_flush(&b->fault);
 	}
 	for (unsigned i = 0; r == 0 && i < q->payloads.n; i++)
 		r = run_payload(&p, q->payloads.v[i]);

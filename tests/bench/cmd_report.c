@@ -8,6 +8,7 @@
 
 #include "tests/bench/chart_draw.h"
 #include "tests/bench/markdown.h"
+#include "tests/bench/output.h"
 
 static int load(struct bench *b, const char *path, json_t **ret)
 {
@@ -93,5 +94,5 @@ int cmd_report(struct bench *b)
 	for (unsigned i = 0; files && i < b->n_files; i++)
 		json_decref(files[i]);
 	free(files);
-	return r == 0 && (fflush(stdout) || ferror(stdout)) ? -EIO : r;
+	return r == 0 ? output_flush(&b->fault) : r;
 }

@@ -2,10 +2,32 @@
 #include "tests/bench/output.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "tests/bench/head.h"
 
-static int print_json(const struct bench *b, const char *command, const char *directory, const char *fs)
+int output_flush(struct fault *f)
+{
+	int r;
+
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	/* What failed before now, with its errno forgotten, usually fails again. */
+	r = errno ? -errno : -EIO;
+	return fault_set(f, r, "cannot write to standard output: %s", strerror(-r));
+}
+
+int output_json(json_t *root, struct fault *f)
+{
+	int r = json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) < 0 ? -EIO : 0, flushed;
+
+	putchar('\n');
+	flushed = output_flush(f);
+	return flushed < 0 ? flushed : r;
+}
+
+static int print_json(struct bench *b, const char *command, const char *directory, const char *fs)
 {
 	json_t *root = head_json(b->o, command, directory, fs);
 	int r;
@@ -15,13 +37,12 @@ static int print_json(const struct bench *b, const char *command, const char *di
 		? report_json(b->report, root)
 		: -ENOMEM;
 	if (r == 0)
-		r = json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) < 0 ? -EIO : 0;
-	putchar('\n');
+		r = output_json(root, &b->fault);
 	json_decref(root);
 	return r;
 }
 
-int output_print(const struct bench *b, const char *command, const char *directory, const char *fs)
+int output_print(struct bench *b, const char *command, const char *directory, const char *fs)
 {
 	const struct bench_options *o = b->o;
 
@@ -30,5 +51,5 @@ int output_print(const struct bench *b, const char *command, const char *directo
 	printf("fluxkv-bench %s: %s%s(%s), %u runs in turn, %u thread%s, seed %u\n", command, directory,
 	       *directory ? " " : "", fs, o->runs, o->threads, o->threads > 1 ? "s" : "", o->seed);
 	report_print(b->report, stdout);
-	return ferror(stdout) ? -EIO : 0;
+	return output_flush(&b->fault);
 }

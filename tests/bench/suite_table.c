@@ -21,7 +21,6 @@ static void print(const struct suite_table *t, const struct suite_row *row, cons
 	if (row->to_reach > 0)
 		snprintf(goal, sizeof(goal), "%.2f", row->to_reach);
 	fprintf(t->out, LINE, row->what, row->against, ratio, goal, result, *why ? ": " : "", why);
-	fflush(t->out); /* it may be minutes until the next one */
 }
 
 /* Takes values, the members that only a measured row has; NULL: no memory. */

@@ -163,6 +163,27 @@ def a_full_directory_is_an_error(ctx):
     subprocess.run(["umount", where], check=True)
 
 
+@test()
+def results_that_are_lost_are_an_error(ctx):
+    """What cannot be printed is said, and nothing is left behind all the same."""
+    results, plain = f"{ctx.temp('results')}/r.json", ctx.temp("plain")
+    with open(results, "w") as f:
+        json.dump(measure(ctx, "read", plain, *SMALL, "--size=64KiB"), f)
+    pressure = ["pressure", "--dataset=1MiB", "--payload=64KiB", "--clients=1", "--output=bytes", "--warmup=0", "--window=1",
+                "--pace=0", plain]
+    read = ["read", *SMALL, "--size=64KiB", plain]
+    master = ["master", "--objects=2000", "--runs=1", "--warmup=0"]
+    for args in (["--help"], ["--version"], ["put", "--help"], ["report", results], read, [*read, "--json"],
+                 [*master, "--json"], pressure, [*pressure, "--json"]):
+        tmp = ctx.temp("tmp")
+        with open("/dev/full", "w") as full:
+            p = subprocess.run([BENCH, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+                               env={**os.environ, "TMPDIR": tmp})
+        same((p.returncode, p.stderr), (1, "fluxkv-bench: cannot write to standard output: No space left on device\n"),
+             f"{args}")
+        same((os.listdir(tmp), os.listdir(plain)), ([], []), f"left behind by {args}")
+
+
 def interrupt(ctx, sig, *args):
     where, tmp = args[-1], ctx.temp("tmp")
     p = subprocess.Popen([BENCH, *args], stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": tmp})

@@ -147,8 +147,9 @@ def the_page_cache_of_files_is_limited(ctx):
 @test()
 def peers_that_are_not_there_are_named(ctx):
     """With nothing in PATH, what is asked for is said, and a run of nothing else is an error."""
-    _, p = pressure(ctx, *TINY, "--start", "--target=fluxkv", "--fluxkvd=/no/such", status=1)
-    check("nothing to measure" in p.stderr, p.stderr)
+    out, p = pressure(ctx, *TINY, "--start", "--target=fluxkv", "--fluxkvd=/no/such", status=1)
+    check("nothing to measure: see the notes" in p.stderr, p.stderr)
+    same((len(out["notes"]), "/no/such" in out["notes"][0]), (1, True), f"the notes: {out['notes']}")
     for args, text in ((["--start", ctx.temp("d")], "exclude each other"), ([], "needs DIR"),
                        (["--start", "--clients=5"], "multiple of 4"), (["--start", "--target=reddis"], "'redis'"),
                        (["--start", "--dataset=1MiB", "--payload=4MiB"], "not one value")):
