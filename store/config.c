@@ -13,7 +13,8 @@
 #include "common/log.h"
 #include "store/config_keys.h"
 
-#define FILE_MAX (1 << 20)
+/* Of what libyaml takes more time for than in proportion (directives, anchors), this much is read in a moment. */
+#define FILE_MAX (64 << 10)
 
 static char *host_name(void)
 {
@@ -114,7 +115,35 @@ int config_dup(const struct config *src, struct config *ret)
 	return r;
 }
 
-/* A file may be a pipe or grow while it is read: what counts is what arrives. */
+/*
+ * A pipe or a device may have nothing to give and keep us waiting for ever, and has nothing any more when a reload
+ * reads it again. Looked at before it is opened, for a device may do something at that, and after it, for the name may
+ * have come to mean another.
+ */
+static int open_regular(const char *path, int *ret_fd, struct errmsg *e)
+{
+	struct stat st;
+	int fd = -1, r = stat(path, &st) < 0 ? -errno : 0;
+
+	if (r == 0 && S_ISREG(st.st_mode)) {
+		fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		r = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+	}
+	if (r < 0)
+		errmsg_set(e, r, "%s: %s", path, strerror(-r));
+	else if (S_ISDIR(st.st_mode))
+		r = errmsg_set(e, -EISDIR, "%s: is a directory; a configuration is a file", path);
+	else if (!S_ISREG(st.st_mode))
+		r = errmsg_set(e, -EINVAL, "%s: is a pipe, a socket or a device; a configuration is a regular file",
+			       path);
+	if (r == 0)
+		*ret_fd = fd;
+	else if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+/* A file may grow while it is read: what counts is what arrives. */
 static int read_all(int fd, char *buf, size_t room, size_t *ret_len)
 {
 	size_t len = 0;
@@ -132,21 +161,19 @@ static int read_all(int fd, char *buf, size_t room, size_t *ret_len)
 
 int config_load(const char *path, struct config *c, struct errmsg *e)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), r;
 	char *buf = NULL;
 	size_t len = 0;
+	int fd = -1, r = open_regular(path, &fd, e);
 
-	if (fd < 0) {
-		r = -errno;
-		return errmsg_set(e, r, "%s: %s", path, strerror(-r));
-	}
+	if (r < 0)
+		return r;
 	buf = malloc(FILE_MAX + 1);
 	r = buf ? read_all(fd, buf, FILE_MAX + 1, &len) : -ENOMEM;
 	close(fd);
 	if (r < 0)
 		errmsg_set(e, r, "%s: %s", path, strerror(-r));
 	else if (len > FILE_MAX)
-		r = errmsg_set(e, -EFBIG, "%s: larger than 1 MiB, which no configuration is", path);
+		r = errmsg_set(e, -EFBIG, "%s: larger than %d KiB, which no configuration is", path, FILE_MAX >> 10);
 	else
 		r = config_parse(buf, len, path, c, e);
 	free(buf);
@@ -176,10 +203,6 @@ int config_check(const struct config *c, struct errmsg *e)
 	char *path;
 	int r = 0;
 
-	if (c->ssd_enabled && c->dram == 0)
-		return errmsg_set(e, -EINVAL,
-				  CONFIG_SPEC "." CONFIG_LIMITS " is set but " CONFIG_POOL
-					      ".dram is 0: who contributes no memory cannot contribute SSD");
 	path = config_control_path(c);
 	if (!path)
 		return errmsg_set(e, -ENOMEM, "no memory");

@@ -29,7 +29,7 @@ enum config_try { CONFIG_TRY_AUTO, CONFIG_TRY_ON, CONFIG_TRY_OFF };
 struct config {
 	char *instance_key;	/* default: the host's name; one path component, as cluster_name is */
 	char *cluster_name;	/* fluxonkv_spec.cluster_name, default "fluxkv" */
-	uint64_t dram;		/* contribute_to_cluster_pool_size.dram; default 1 GiB; 0: contributes nothing */
+	uint64_t dram;		/* contribute_to_cluster_pool_size.dram; default 1 GiB, at least 1 MiB */
 	struct config_ssd *ssd; /* fluxonkv_spec.large_file_paths with large_limit_size */
 	size_t n_ssd;
 	bool ssd_enabled;     /* large_limit_size is there and not null, or ssd= was given */
@@ -72,7 +72,7 @@ void config_done(struct config *c);
  * the one line. Pure: no file is opened.
  */
 int config_parse(const char *buf, size_t len, const char *name, struct config *c, struct errmsg *e);
-/* Reads a file (at most 1 MiB) and parses it. */
+/* Reads a regular file (at most 64 KiB) and parses it. Never waits for what is no file. */
 int config_load(const char *path, struct config *c, struct errmsg *e);
 /*
  * Takes one -o list ("dram=2GB,ssd=/data/a:4GB,ro"); a backslash keeps the character behind it from meaning anything.
@@ -82,7 +82,7 @@ int config_load(const char *path, struct config *c, struct errmsg *e);
  * error c is unchanged.
  */
 int config_options(const char *list, struct config *c, struct errmsg *e);
-/* What only the whole can tell: an SSD tier without memory, a socket path that is too long. After file and options. */
+/* What only the whole can tell: a socket path that is too long. After file and options. */
 int config_check(const struct config *c, struct errmsg *e);
 
 /* The result is malloc'ed; NULL: no memory. */

@@ -23,7 +23,7 @@
 
 const struct config_key config_keys[] = {
     {"instance_key", "instance", CONFIG_NAME, FIELD(instance_key), 0, 0, false, false},
-    {CONFIG_POOL ".dram", "dram", CONFIG_SIZE, FIELD(dram), 0, INT64_MAX, false, false},
+    {CONFIG_POOL ".dram", "dram", CONFIG_SIZE, FIELD(dram), CONFIG_DRAM_MIN, INT64_MAX, false, false},
     {CONFIG_SPEC ".cluster_name", "cluster", CONFIG_NAME, FIELD(cluster_name), 0, 0, false, false},
     {"run_dir", NULL, CONFIG_PATH, FIELD(run_dir), 0, 0, false, false},
     {"state_dir", NULL, CONFIG_PATH, FIELD(state_dir), 0, 0, false, false},
@@ -153,6 +153,8 @@ int config_read_size(const char *text, uint64_t min, uint64_t *ret, struct errms
 	if (r < 0)
 		return errmsg_set(e, r, "\"%s\" is not a size; write bytes or a number with B, KB, MB, GB or TB",
 				  config_shown(text));
+	if (bytes > INT64_MAX)
+		return errmsg_set(e, -ERANGE, "\"%s\" is larger than any size", config_shown(text));
 	if (bytes < min)
 		return errmsg_set(e, -ERANGE, "\"%s\" is less than %" PRIu64 " bytes", config_shown(text), min);
 	*ret = bytes;
@@ -289,6 +291,8 @@ static int check_range(const struct config_key *key, const char *text, uint64_t 
 		snprintf(min, sizeof(min), key->type == CONFIG_MODE ? "%04" PRIo64 : "%" PRIu64, key->min);
 		snprintf(max, sizeof(max), key->type == CONFIG_MODE ? "%04" PRIo64 : "%" PRIu64, key->max);
 	}
+	if (key->max == INT64_MAX)
+		return errmsg_set(e, -ERANGE, "\"%s\" is less than %s", config_shown(text), min);
 	return errmsg_set(e, -ERANGE, "\"%s\" is not between %s and %s", config_shown(text), min, max);
 }
 

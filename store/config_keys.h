@@ -43,6 +43,8 @@ extern const size_t config_n_keys;
 #define CONFIG_LIMITS "large_limit_size"
 #define CONFIG_SSD_MAX 32
 #define CONFIG_SSD_LIMIT_MIN 512
+/* Less holds no value of the usual sizes, and is what a forgotten unit looks like ("dram: 64"). */
+#define CONFIG_DRAM_MIN (UINT64_C(1) << 20)
 
 /* The part of a key's name behind the dot. */
 const char *config_key_last(const struct config_key *key);

@@ -11,6 +11,9 @@
 #include "common/nearest.h"
 #include "store/config_keys.h"
 
+/* Of lists and groups in each other; a configuration has three, and one level more is what it would be refused for. */
+#define NESTING_MAX 16
+
 struct reader {
 	const char *name; /* of the file, for messages */
 	yaml_document_t *doc;
@@ -318,21 +321,69 @@ static int read_document(struct reader *rd, yaml_parser_t *parser)
 	return r < 0 || !root ? r : check_end(rd, parser);
 }
 
-int config_parse(const char *buf, size_t len, const char *name, struct config *c, struct errmsg *e)
+/* Counts how deep we are after the event; the line of it when that is too deep. */
+static bool too_deep(const yaml_event_t *event, unsigned *depth, size_t *ret_line)
+{
+	if (event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT)
+		++*depth;
+	else if (event->type == YAML_SEQUENCE_END_EVENT || event->type == YAML_MAPPING_END_EVENT)
+		--*depth;
+	*ret_line = event->start_mark.line + 1;
+	return *depth > NESTING_MAX;
+}
+
+/*
+ * libyaml looks at every open bracket again for each token: the time goes with the square of their number. Here that
+ * is found out before the document is loaded, at a cost that ends where the nesting is too deep. What is wrong
+ * otherwise is left to the loading, which meets it as well.
+ */
+static int check_nesting(const struct reader *rd, const char *buf, size_t len)
 {
 	yaml_parser_t parser;
+	yaml_event_t event;
+	unsigned depth = 0;
+	size_t line = 0;
+	bool deep = false, end = false;
+
+	if (!yaml_parser_initialize(&parser))
+		return errmsg_set(rd->e, -ENOMEM, "%s: no memory", rd->name);
+	yaml_parser_set_input_string(&parser, (const unsigned char *)buf, len);
+	while (!deep && !end && yaml_parser_parse(&parser, &event)) {
+		deep = too_deep(&event, &depth, &line);
+		end = event.type == YAML_STREAM_END_EVENT;
+		yaml_event_delete(&event);
+	}
+	yaml_parser_delete(&parser);
+	if (!deep)
+		return 0;
+	return errmsg_set(rd->e, -EINVAL, "%s:%zu: lists and groups are nested deeper than in any configuration",
+			  rd->name, line);
+}
+
+static int load(struct reader *rd, const char *buf, size_t len)
+{
+	yaml_parser_t parser;
+	int r;
+
+	if (!yaml_parser_initialize(&parser))
+		return errmsg_set(rd->e, -ENOMEM, "%s: no memory", rd->name);
+	yaml_parser_set_input_string(&parser, (const unsigned char *)buf, len);
+	r = read_document(rd, &parser);
+	yaml_parser_delete(&parser);
+	return r;
+}
+
+int config_parse(const char *buf, size_t len, const char *name, struct config *c, struct errmsg *e)
+{
 	struct config new;
 	struct reader rd = {.name = name, .c = &new, .e = e};
 	int r = config_dup(c, &new);
 
-	if (r < 0 || !yaml_parser_initialize(&parser)) {
-		if (r == 0)
-			config_done(&new);
-		return errmsg_set(e, -ENOMEM, "%s: no memory", name);
-	}
-	yaml_parser_set_input_string(&parser, (const unsigned char *)buf, len);
-	r = read_document(&rd, &parser);
-	yaml_parser_delete(&parser);
+	if (r < 0)
+		return errmsg_set(e, r, "%s: no memory", name);
+	r = check_nesting(&rd, buf, len);
+	if (r == 0)
+		r = load(&rd, buf, len);
 	if (r < 0) {
 		config_done(&new);
 		return r;

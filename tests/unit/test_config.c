@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/log.h"
@@ -194,6 +195,12 @@ static const struct {
     {"contribute_to_cluster_pool_size: {dram: -1}\n",
      "fluxkv.yaml:1: contribute_to_cluster_pool_size.dram: \"-1\" is not a size; write bytes or a number with B, KB, "
      "MB, GB or TB"},
+    {"contribute_to_cluster_pool_size:\n  dram: 0\n",
+     "fluxkv.yaml:2: contribute_to_cluster_pool_size.dram: \"0\" is less than 1 MiB"},
+    {"contribute_to_cluster_pool_size: {dram: 1023.9KB}\n",
+     "fluxkv.yaml:1: contribute_to_cluster_pool_size.dram: \"1023.9KB\" is less than 1 MiB"},
+    {"contribute_to_cluster_pool_size: {dram: 9000PB}\n",
+     "fluxkv.yaml:1: contribute_to_cluster_pool_size.dram: \"9000PB\" is larger than any size"},
     {"contribute_to_cluster_pool_size: {drum: 1}\n",
      "fluxkv.yaml:1: drum: unknown key of contribute_to_cluster_pool_size; did you mean \"dram\"?"},
     {"contribute_to_cluster_pool_size: 2GB\n",
@@ -292,6 +299,31 @@ START_TEST(test_too_many_devices)
 }
 END_TEST
 
+/* What takes libyaml the square of its length must be refused before it is loaded, here within check's 4 seconds. */
+START_TEST(test_hostile)
+{
+	static const struct {
+		const char *piece, *says;
+	} cases[] = {
+	    {"[", "fluxkv.yaml:1: lists and groups are nested deeper than in any configuration"},
+	    {"{", "fluxkv.yaml:1: lists and groups are nested deeper than in any configuration"},
+	    {"[\n", "fluxkv.yaml:17: lists and groups are nested deeper than in any configuration"},
+	    {"- ", "fluxkv.yaml:1: lists and groups are nested deeper than in any configuration"},
+	    {"? ", "fluxkv.yaml:1: lists and groups are nested deeper than in any configuration"},
+	    {"[a, ", "fluxkv.yaml:1: lists and groups are nested deeper than in any configuration"},
+	};
+	size_t n = strlen(cases[_i].piece), len = 200 * 1024 / n * n;
+	char *text = malloc(len);
+
+	ck_assert_ptr_nonnull(text);
+	for (size_t i = 0; i < len; i += n)
+		memcpy(text + i, cases[_i].piece, n);
+	ck_assert_int_eq(config_parse(text, len, "fluxkv.yaml", &c, &e), -EINVAL);
+	ck_assert_str_eq(e.text, cases[_i].says);
+	free(text);
+}
+END_TEST
+
 static int options(const char *list)
 {
 	return config_options(list, &c, &e);
@@ -348,6 +380,10 @@ static const struct {
     {"ssd=/a", "-o ssd: expected PATH:SIZE"},
     {"ssd=a:1GB", "-o ssd: \"a\" is not an absolute path"},
     {"ssd=/a:1", "-o ssd: \"1\" is less than 512 bytes"},
+    {"ssd=/a:0", "-o ssd: \"0\" is less than 512 bytes"},
+    {"ssd=/a:9000PB", "-o ssd: \"9000PB\" is larger than any size"},
+    {"dram=0", "-o dram: \"0\" is less than 1 MiB"},
+    {"dram=64", "-o dram: \"64\" is less than 1 MiB"},
     {"ssd=/a:", "-o ssd: \"\" is not a size; write bytes or a number with B, KB, MB, GB or TB"},
     {"large_file_paths=/a", "-o large_file_paths: give each device as ssd=PATH:SIZE"},
     {"remount", "-o remount: a mount cannot be changed; unmount it and mount it again"},
@@ -377,11 +413,6 @@ END_TEST
 
 START_TEST(test_check)
 {
-	ck_assert_int_eq(options("dram=0,ssd=/a:1GB"), 0);
-	ck_assert_int_eq(config_check(&c, &e), -EINVAL);
-	ck_assert_str_eq(e.text,
-			 "fluxonkv_spec.large_limit_size is set but contribute_to_cluster_pool_size.dram is 0: who "
-			 "contributes no memory cannot contribute SSD");
 	ck_assert_int_eq(options("dram=1GB,block_size=5000"), -EINVAL);
 	ck_assert_str_eq(e.text, "-o block_size: \"5000\" is not a power of two");
 	ck_assert_int_eq(
@@ -462,15 +493,36 @@ START_TEST(test_load)
 	ck_assert_int_eq(write(fd, "log_level: warn\nx: 1\n", 16), 16);
 	ck_assert_int_eq(config_load(path, &c, &e), 0);
 	ck_assert_uint_eq(c.log_level, LOG_LVL_WARN);
-	ck_assert_int_eq(ftruncate(fd, (1 << 20) + 1), 0);
+	ck_assert_int_eq(ftruncate(fd, (64 << 10) + 1), 0);
 	ck_assert_int_eq(config_load(path, &c, &e), -EFBIG);
+	snprintf(says, sizeof(says), "%s: larger than 64 KiB, which no configuration is", path);
+	ck_assert_str_eq(e.text, says);
 	close(fd);
 	unlink(path);
 	ck_assert_int_eq(config_load(path, &c, &e), -ENOENT);
 	snprintf(says, sizeof(says), "%s: No such file or directory", path);
 	ck_assert_str_eq(e.text, says);
-	ck_assert_int_eq(config_load("/", &c, &e), -EISDIR);
 	config_done(NULL);
+}
+END_TEST
+
+/* Nothing that could keep the reader waiting is even opened. */
+START_TEST(test_load_no_file)
+{
+	char path[] = "/tmp/fluxkv-config-XXXXXX";
+	int fd = mkstemp(path), r;
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	unlink(path);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	r = config_load(path, &c, &e);
+	unlink(path);
+	ck_assert_int_eq(r, -EINVAL);
+	ck_assert_ptr_nonnull(strstr(e.text, ": is a pipe, a socket or a device; a configuration is a regular file"));
+	ck_assert_int_eq(config_load("/dev/zero", &c, &e), -EINVAL);
+	ck_assert_int_eq(config_load("/", &c, &e), -EISDIR);
+	ck_assert_str_eq(e.text, "/: is a directory; a configuration is a file");
 }
 END_TEST
 
@@ -490,6 +542,7 @@ int main(void)
 	tcase_add_loop_test(t, test_nothing_in_it, 0, COUNT(harmless));
 	tcase_add_test(t, test_paths_without_limits);
 	tcase_add_loop_test(t, test_refused, 0, COUNT(refused));
+	tcase_add_loop_test(t, test_hostile, 0, 6);
 	tcase_add_test(t, test_too_many_devices);
 	tcase_add_test(t, test_options);
 	tcase_add_test(t, test_options_of_mount);
@@ -498,6 +551,7 @@ int main(void)
 	tcase_add_test(t, test_dump);
 	tcase_add_test(t, test_reload);
 	tcase_add_test(t, test_load);
+	tcase_add_test(t, test_load_no_file);
 	suite_add_tcase(s, t);
 	sr = srunner_create(s);
 	srunner_set_tap(sr, "-");
