@@ -168,8 +168,6 @@ void block_has_memory(struct node *n, struct block *b, uint64_t alloc)
 	count_add(n, dram_used, segment_charge(b->len));
 	if (!b->reclaim)
 		b->reclaim = malloc(sizeof(*b->reclaim));
-	if (b->flags & (BLOCK_DROP | BLOCK_TEMP))
-		return;
 	pthread_mutex_lock(&n->policy_lock);
 	policy_insert(n->policy, &b->policy, b->policy.pn_hash, segment_charge(b->len));
 	pthread_mutex_unlock(&n->policy_lock);

@@ -168,8 +168,8 @@ void reclaim_flush(struct node *n)
 
 struct victims {
 	struct node *n;
-	struct block **b;
-	size_t count, max;
+	struct block **b; /* first those that are no replicas, which nobody is asked about */
+	size_t n_temp, count, max;
 	bool spare; /* only what is on the SSD tier too */
 	uint64_t refused;
 };
@@ -179,10 +179,10 @@ static bool evictable(const struct block *b)
 {
 	if (!(b->flags & BLOCK_MEM) || b->pins)
 		return false;
-	if (b->flags & (BLOCK_DUE | BLOCK_PERSIST | BLOCK_EVICT | BLOCK_REFILL | BLOCK_DROP | BLOCK_TEMP))
+	if (b->flags & (BLOCK_DUE | BLOCK_PERSIST | BLOCK_EVICT | BLOCK_REFILL))
 		return false;
-	/* An open handle keeps the last copy. */
-	return !b->holders || (b->flags & BLOCK_SSD);
+	/* An open handle keeps the last copy, and all that is kept of a version that is gone is for open handles. */
+	return (b->flags & BLOCK_SSD) || !(b->holders || (b->flags & (BLOCK_DROP | BLOCK_TEMP)));
 }
 
 /* What programs were found to map stays so for a while. */
@@ -216,6 +216,17 @@ static bool pin_allows(struct node *n, struct block *b)
 	return !(b->flags & BLOCK_PIN) || block_hold_ssd(n, b);
 }
 
+/* Call with the shard locked, for what is evictable and not in the policy any more when the walk is over. */
+static void take(struct victims *v, struct block *b)
+{
+	b->flags |= BLOCK_EVICT;
+	v->b[v->count++] = b;
+	if (b->flags & BLOCK_TEMP) {
+		v->b[v->count - 1] = v->b[v->n_temp];
+		v->b[v->n_temp++] = b;
+	}
+}
+
 static enum policy_verdict visit(void *arg, struct policy_node *node)
 {
 	struct block *b = container_of(node, struct block, policy);
@@ -228,8 +239,7 @@ static enum policy_verdict visit(void *arg, struct policy_node *node)
 		return POLICY_SKIP;
 	if (evictable(b) && (!v->spare || (b->flags & BLOCK_SSD)) && pin_allows(v->n, b) &&
 	    !mapped_by_programs(v->n, b)) {
-		b->flags |= BLOCK_EVICT;
-		v->b[v->count++] = b;
+		take(v, b);
 		verdict = POLICY_TAKE;
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -238,11 +248,11 @@ static enum policy_verdict visit(void *arg, struct policy_node *node)
 
 static struct msg *evict_msg(const struct victims *v, uint32_t flags)
 {
-	struct msg *m = items_msg(MSG_MEM_EVICT, v->count);
+	struct msg *m = items_msg(MSG_MEM_EVICT, v->count - v->n_temp);
 
 	if (!m)
 		return NULL;
-	for (size_t i = 0; i < v->count; i++) {
+	for (size_t i = v->n_temp; i < v->count; i++) {
 		const struct block *b = v->b[i];
 
 		m->items[m->n_items++] =
@@ -261,15 +271,17 @@ static uint64_t evict_block(struct node *n, struct block *b, int status)
 {
 	struct block_shard *s = block_lock(n, b->put_id, b->index);
 	uint64_t bytes = 0;
+	bool stays;
 
 	b->flags &= ~(uint32_t)BLOCK_EVICT;
-	if (status < 0) {
+	/* Somebody came meanwhile: the bytes stay for them, but are no replica any more. */
+	stays = b->pins || ((b->holders || pinned_on_ssd(b)) && !block_hold_ssd(n, b));
+	if (status == 0 && stays)
+		b->flags |= BLOCK_TEMP | ((b->flags & BLOCK_SSD) ? 0 : BLOCK_DROP);
+	if (status < 0 || stays) {
 		pthread_mutex_lock(&n->policy_lock);
 		policy_insert(n->policy, &b->policy, b->policy.pn_hash, segment_charge(b->len));
 		pthread_mutex_unlock(&n->policy_lock);
-	} else if (b->pins || ((b->holders || pinned_on_ssd(b)) && !block_hold_ssd(n, b))) {
-		/* Somebody came meanwhile: the bytes stay for them, but are no replica any more. */
-		b->flags |= BLOCK_TEMP | ((b->flags & BLOCK_SSD) ? 0 : BLOCK_DROP);
 	} else {
 		bytes = segment_charge(b->len);
 		count_add(n, evictions_dram, 1);
@@ -283,15 +295,22 @@ static uint64_t evict_block(struct node *n, struct block *b, int status)
 /* Asks the master about the victims and acts on its answer. Returns the bytes that will be free. */
 static uint64_t evict_victims(struct node *n, struct victims *v, uint32_t flags, int *ret_status)
 {
-	struct msg *answer = NULL, *m = evict_msg(v, flags);
+	struct msg *answer = NULL, *m = NULL;
 	uint64_t bytes = 0;
-	int r = m ? node_call_wait(n, m, &answer) : -ENOMEM;
+	int r = 0;
 
-	if (r == 0 && answer->n_items != v->count)
+	for (size_t i = 0; i < v->n_temp; i++)
+		bytes += evict_block(n, v->b[i], 0);
+	if (v->count == v->n_temp)
+		return bytes;
+	m = evict_msg(v, flags);
+	r = m ? node_call_wait(n, m, &answer) : -ENOMEM;
+	if (r == 0 && answer->n_items != v->count - v->n_temp)
 		r = -EBADMSG;
-	for (size_t i = 0; i < v->count; i++) {
+	for (size_t i = v->n_temp; i < v->count; i++) {
+		const struct msg_item *it = r ? NULL : &answer->items[i - v->n_temp];
 		uint64_t put_id = v->b[i]->put_id;
-		int status = r ? r : answer->items[i].status;
+		int status = it ? it->status : r;
 
 		if (status < 0) {
 			v->refused += segment_charge(v->b[i]->len);
@@ -299,7 +318,7 @@ static uint64_t evict_victims(struct node *n, struct victims *v, uint32_t flags,
 				*ret_status = status;
 		}
 		bytes += evict_block(n, v->b[i], status);
-		if (status == 0 && (answer->items[i].flags & MSG_ITEM_GONE))
+		if (status == 0 && (it->flags & MSG_ITEM_GONE))
 			node_tell_gone(n, put_id, 0, NULL);
 	}
 	msg_free(answer);
@@ -311,7 +330,7 @@ static uint64_t evict_round(struct node *n, struct victims *v, uint64_t bytes)
 {
 	uint64_t got;
 
-	v->count = 0;
+	v->n_temp = v->count = 0;
 	v->refused = 0;
 	pthread_mutex_lock(&n->policy_lock);
 	policy_victims(n->policy, bytes < ROUND_BYTES ? bytes : ROUND_BYTES, visit, v);
@@ -517,8 +536,7 @@ static int claim(struct node *n, struct victims *v, uint64_t put_id, uint32_t in
 		pthread_mutex_lock(&n->policy_lock);
 		policy_remove(n->policy, &b->policy);
 		pthread_mutex_unlock(&n->policy_lock);
-		b->flags |= BLOCK_EVICT;
-		v->b[v->count++] = b;
+		take(v, b);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;

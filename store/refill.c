@@ -200,9 +200,6 @@ static void done_answer(void *arg, const struct msg *answer)
 		if (b && (b->flags & BLOCK_REFILL)) {
 			b->flags |= BLOCK_TEMP;
 		} else if (b && (b->flags & BLOCK_MEM) && b->alloc == c->alloc) {
-			pthread_mutex_lock(&c->n->policy_lock);
-			policy_remove(c->n->policy, &b->policy);
-			pthread_mutex_unlock(&c->n->policy_lock);
 			b->flags |= BLOCK_TEMP;
 			block_settle(c->n, s, b);
 		}

@@ -362,28 +362,73 @@ def editors_need_no_second_room(ctx):
         write_file(path, big_stamped(name, 1, size))
         wait_for(lambda: b"ssd" in os.getxattr(path, "user.fluxkv.tier"), f"{path} is persisted")
 
-    def change(name, size):
+    def change(name, size, keep=None):
         path = f"{daemon.mnt}/ns/{name}"
         fd = os.open(path, os.O_RDWR)
         try:
+            if keep:
+                os.ftruncate(fd, keep)
             same(os.pwrite(fd, b"z" * 4096, 8192), 4096, "written")
+            if keep: # what was cut off is not to be seen again
+                os.ftruncate(fd, size)
         finally:
             os.close(fd)
         data = bytearray(big_stamped(name, 1, size))
+        if keep:
+            data[keep:] = bytes(size - keep)
         data[8192:8192 + 4096] = b"z" * 4096
         with open(path, "rb") as f:
             check_bytes(f.read(), bytes(data), f"{name}, changed")
 
-    for _ in range(3):
+    # Blocks of another size by then; a part of the value is all that stays.
+    for block, keep in ((None, None), ("64KiB", None), (None, 3 * MIB + 100), ("1MiB", 100000), (None, 8192)):
         for i in range(n):
             put(f"v{i}", size)
         daemon.cli("evict", "-r", "--tier", "dram", "ns")
-        same(together(n, lambda i: change(f"v{i}", size)), [], "faults of many at once")
+        if block:
+            daemon.cli("ns", "set", "ns", "--block-size", block)
+        same(together(n, lambda i, keep=keep: change(f"v{i}", size, keep)), [], f"faults of many at once, {block}, {keep}")
+    daemon.cli("ns", "set", "ns", "--block-size", "64MiB")
     # More than half of the memory, and in it: its own copy takes the place of what it is made from.
     put("large", 9 * MIB)
     change("large", 9 * MIB)
     put("larger", 15 * MIB + 100)
     change("larger", 15 * MIB + 100)
+    for name in os.listdir(f"{daemon.mnt}/ns"):
+        os.unlink(f"{daemon.mnt}/ns/{name}")
+    daemon.check_empty()
+    daemon.stop()
+
+
+@test(fluxkv=True, timeout=120)
+def deleted_while_it_is_read(ctx):
+    """Its blocks come from the SSD as long as it is open, all of them together more than the memory."""
+    daemon = ctx.daemon(dram="16MB", ssd="256MB").start()
+    daemon.cli("ns", "create", "ns", "--block-size", "1MiB")
+    size, n = 24 * MIB, 3
+    paths = [f"{daemon.mnt}/ns/v{i}" for i in range(n)]
+
+    def read(i, fd):
+        for off in range(0, size, MIB):
+            check_bytes(os.pread(fd, MIB, off), big_stamped(f"v{i}", 1, MIB, off), f"value {i} at {off}")
+
+    for path in paths:
+        write_file(path, big_stamped(os.path.basename(path), 1, size))
+        wait_for(lambda path=path: b"ssd" in os.getxattr(path, "user.fluxkv.tier"), f"{path} is persisted")
+    fds = [os.open(path, os.O_RDONLY) for path in paths]
+    try:
+        os.unlink(paths[0])
+        write_file(paths[1], b"new")
+        read(2, fds[2])
+        os.unlink(paths[2]) # parts of it are in memory
+        for _ in range(2):
+            same(together(n, lambda i: read(i, fds[i])), [], "faults of readers")
+        # Others get the room, too.
+        write_file(f"{daemon.mnt}/ns/other", big_stamped("other", 1, 12 * MIB))
+        read(0, fds[0])
+    finally:
+        for fd in fds:
+            os.close(fd)
     for name in os.listdir(f"{daemon.mnt}/ns"):
         os.unlink(f"{daemon.mnt}/ns/{name}")
     daemon.check_empty()
