@@ -312,16 +312,14 @@ static int start_check(struct core *c, const struct msg *m, struct space **ret_s
 }
 
 /* What a guess is granted for block 0: at least a page, at most the block; the rest comes with PUT_EXTEND. */
-static uint64_t first_grant(uint64_t guess, const struct space *s)
+static uint64_t first_grant(uint64_t guess, uint64_t block)
 {
-	uint64_t block = 1ull << s->block_shift;
-
 	return pages_of(guess > block ? block : guess ? guess : 1);
 }
 
 /* After the room was checked; the ticket is complete but for its grant. */
 static int make_ticket(struct core *c, const struct msg *m, const struct space *s, const struct name_arg *name,
-		       uint32_t *ret)
+		       uint8_t block_shift, uint32_t *ret)
 {
 	struct ticket *t;
 	uint32_t h;
@@ -339,7 +337,7 @@ static int make_ticket(struct core *c, const struct msg *m, const struct space *
 	t = ticket_get(c, h);
 	t->node = (uint16_t)m->node;
 	t->ns = s->number;
-	t->block_shift = s->block_shift; /* of this put, whatever NS_SET does meanwhile */
+	t->block_shift = block_shift; /* of this put, whatever NS_SET does meanwhile */
 	*ret = h;
 	return 0;
 }
@@ -352,18 +350,22 @@ int op_put_start(struct core *c, struct msg *m)
 	struct ticket *t;
 	struct grant *g;
 	uint64_t bytes;
+	uint8_t shift;
 	uint32_t h;
 	int r = start_check(c, m, &s, &name);
 
 	if (r < 0)
 		return r;
-	bytes = first_grant(m->u.put.bytes, s);
+	if (m->u.put.block_size && !is_block_size(m->u.put.block_size))
+		return -EINVAL;
+	shift = m->u.put.block_size ? shift_of(m->u.put.block_size) : s->block_shift;
+	bytes = first_grant(m->u.put.bytes, 1ull << shift);
 	r = placement_pick(c, s, m->node, bytes, &place);
 	if (r < 0)
 		return r == -ENOSPC ? nospace(m, place.target) : r;
 	if (msg_alloc_items(m, 1) < 0)
 		return -ENOMEM;
-	r = make_ticket(c, m, s, &name, &h);
+	r = make_ticket(c, m, s, &name, shift, &h);
 	if (r < 0)
 		return r;
 	t = ticket_get(c, h);
@@ -372,7 +374,7 @@ int op_put_start(struct core *c, struct msg *m)
 	g->bytes = bytes;
 	ledger_reserve(place.target, bytes);
 	m->u.put.ticket = t->id;
-	m->u.put.block_size = 1ull << s->block_shift;
+	m->u.put.block_size = 1ull << shift;
 	m->u.put.persist_to_ssd = t->persist;
 	m->items[0].alloc = g->alloc;
 	m->items[0].bytes = g->bytes;

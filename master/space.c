@@ -119,12 +119,9 @@ void space_record(const struct core *c, const struct space *s, struct write_rec 
 
 int space_check(const struct msg_namespace *ns)
 {
-	uint64_t b = ns->block_size;
-
 	if (ns->kind)
 		return -EINVAL;
-	if ((ns->mask & MSG_NS_BLOCK_SIZE) &&
-	    ((b & (b - 1)) || b < 1ull << BLOCK_SHIFT_MIN || b > 1ull << BLOCK_SHIFT_MAX))
+	if ((ns->mask & MSG_NS_BLOCK_SIZE) && !is_block_size(ns->block_size))
 		return -EINVAL;
 	if ((ns->mask & MSG_NS_TTL) && ns->ttl_seconds > TTL_MAX)
 		return -EINVAL;

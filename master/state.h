@@ -240,6 +240,11 @@ static inline struct inode *inode_get(const struct core *c, uint32_t h)
 	return pool_get(&c->inodes, h);
 }
 
+static inline bool is_block_size(uint64_t b)
+{
+	return !(b & (b - 1)) && b >= 1ull << BLOCK_SHIFT_MIN && b <= 1ull << BLOCK_SHIFT_MAX;
+}
+
 /* Of a block size, which is a power of two. */
 static inline uint8_t shift_of(uint64_t block_size)
 {

@@ -97,8 +97,8 @@ enum msg_type {
 	 * flags; times that are 0 become now; expires_ns 0 becomes the namespace's ttl. entry.a.id is the put_id,
 	 * .storage_id the ticket.
 	 */
-	MSG_PUT_START,	/* in: u.put (dir, name, flags, bytes = size guess). out: u.put.ticket, .block_size,
-			   .persist_to_ssd, items[0] (block 0, at least one page) */
+	MSG_PUT_START,	/* in: u.put (dir, name, flags, bytes = size guess, block_size: 0 for the namespace's). out:
+			   u.put.ticket, .block_size, .persist_to_ssd, items[0] (block 0, at least one page) */
 	MSG_PUT_EXTEND, /* in: u.put.ticket, items[0] {block, bytes wanted in all; 0 gives the block's grant back}. out:
 			   items[0] {block, alloc, bytes} */
 	MSG_PUT_RESERVE, /* in: u.put.ticket, dir, name: the O_EXCL reservation moves there; empty name: it is dropped
@@ -286,7 +286,7 @@ struct msg {
 			uint64_t dir;	      /* PUT_START: placement and namespace; PUT_DONE: where it is published */
 			uint64_t bytes;	      /* PUT_START: guess; PUT_DONE: the object's length */
 			uint64_t replaces;    /* with MSG_PUT_NOREPLACE */
-			uint64_t block_size;  /* answer */
+			uint64_t block_size;  /* PUT_START: wanted, or 0; answer */
 			uint64_t total, free; /* answers with -ENOSPC: the node's ledger */
 			struct msg_attr attr; /* PUT_DONE: mode, uid, gid, times, flags, expires_ns */
 			uint32_t flags;	      /* MSG_PUT_* */

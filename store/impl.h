@@ -17,8 +17,8 @@
  *   put.work  >  overlay.lock  >  put.lock  >  block_shard.lock  >  node.policy_lock
  *
  * The evictor walks the policy and looks at blocks, against the order: it tries the shard's lock and passes by.
- * Leaves, taken under any of them: names.lock, reclaimer.lock, space.lock, persist_lock, alias_lock, tell_lock and what
- * the SSD tier, the work queue and the channel lock inside.
+ * Leaves, taken under any of them: names.lock, reclaimer.lock, space.lock, persist_lock, alias_lock, late_lock,
+ * tell_lock and what the SSD tier, the work queue and the channel lock inside.
  */
 #ifndef STORE_IMPL_H
 #define STORE_IMPL_H
@@ -212,6 +212,9 @@ struct node {
 	pthread_mutex_t alias_lock;
 	struct list aliases; /* alias_lock */
 	atomic_uint n_aliases;
+
+	pthread_mutex_t late_lock;
+	struct list late; /* late_lock: reads into private versions that nobody waits for any more (spill.c) */
 
 	struct node_counters count;
 };
@@ -504,8 +507,9 @@ void put_detach_locked(struct put *p);
 /* The published version's attributes change: so do those of the private one that made it and may publish again. */
 void put_follow_base(struct node *n, const struct msg_attr *a, uint32_t mask);
 
-/* PutStart for a put without a ticket, then it is PUT_OPEN. In a job, with p->work held. */
-int put_start_wait(struct put *p, uint64_t guess);
+/* PutStart for a put without a ticket, then it is PUT_OPEN. block_size 0: the namespace's. In a job, with p->work held.
+ */
+int put_start_wait(struct put *p, uint64_t guess, uint64_t block_size);
 
 /* put_io.c; in a job, with p->work held and, but for freeze and thaw, the put frozen */
 
@@ -531,9 +535,14 @@ int put_grant(struct put *p, uint32_t block, uint64_t need, uint64_t want);
 
 /*
  * Reads a value of the SSD tier into a file of the segment, which has its pages; waits for the device. -ENOENT, -EBADMSG:
- * that copy is no good. After -EIO the device may still write there.
+ * that copy is no good. -EAGAIN: too many wait for the device already. After -EIO the device may still write there.
  */
 int spill_load(struct node *n, struct ssd_key key, int fd, uint64_t len);
+/*
+ * Whether a read of it came to the deadline and the device has not answered yet: whoever tries again is refused before
+ * he gets memory for it, since each try keeps its own until the device answers.
+ */
+bool spill_is_late(struct node *n, struct ssd_key key);
 /* Before need more bytes are granted: copies blocks that lie wholly below full, but not keep, to the SSD tier. */
 int spill_make_room(struct put *p, uint64_t need, uint64_t full, uint32_t keep);
 /* Brings a block that was spilled back into memory; harmless for any other. */

@@ -274,6 +274,8 @@ static void init_locks(struct node *n)
 	list_init(&n->overlay.puts);
 	pthread_mutex_init(&n->alias_lock, NULL);
 	list_init(&n->aliases);
+	pthread_mutex_init(&n->late_lock, NULL);
+	list_init(&n->late);
 	pthread_mutex_init(&n->tell_lock, NULL);
 	pthread_cond_init(&n->tell_idle, NULL);
 	evict_init(n);
@@ -377,6 +379,7 @@ struct node *node_stop(struct node *n)
 	segment_close(n->seg);
 	pthread_cond_destroy(&n->tell_idle);
 	pthread_mutex_destroy(&n->tell_lock);
+	pthread_mutex_destroy(&n->late_lock);
 	pthread_mutex_destroy(&n->alias_lock);
 	pthread_mutex_destroy(&n->overlay.lock);
 	pthread_cond_destroy(&n->persist_idle);

@@ -163,7 +163,7 @@ struct start_op {
 	put_fn fn;
 	void *arg;
 	struct work work;
-	uint64_t guess;
+	uint64_t guess, block_size;
 	bool excl;
 };
 
@@ -196,14 +196,15 @@ static struct msg *make_put_start(void *arg)
 		return NULL;
 	m->u.put.dir = op->p->dir;
 	m->u.put.bytes = op->guess;
+	m->u.put.block_size = op->block_size;
 	m->u.put.flags = op->excl ? MSG_PUT_EXCL : 0;
 	memcpy(m->u.put.name, op->p->name, strlen(op->p->name) + 1);
 	return m;
 }
 
-int put_start_wait(struct put *p, uint64_t guess)
+int put_start_wait(struct put *p, uint64_t guess, uint64_t block_size)
 {
-	struct start_op op = {.n = p->n, .p = p, .guess = guess};
+	struct start_op op = {.n = p->n, .p = p, .guess = guess, .block_size = block_size};
 	struct msg *answer = NULL, *m = make_put_start(&op);
 	int r = m ? node_call_wait(p->n, m, &answer) : -ENOMEM;
 

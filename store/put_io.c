@@ -253,13 +253,12 @@ struct base_block {
 	struct ssd_key key;
 };
 
-/* Whether that is all kept, a block of ours too, and on the SSD tier alone. */
-static bool can_load(const struct put *p, struct version *base, uint64_t off, uint64_t keep, struct base_block *ret)
+/* Whether the SSD tier alone has it. */
+static bool can_load(const struct put *p, struct version *base, uint64_t off, struct base_block *ret)
 {
 	ret->from = off - off % p->block_size;
 	ret->len = base->size - ret->from < p->block_size ? base->size - ret->from : p->block_size;
-	return base->block_size == p->block_size && ret->from + ret->len <= keep &&
-	       version_block_on_ssd(base, (uint32_t)(off / p->block_size), &ret->key);
+	return version_block_on_ssd(base, (uint32_t)(off / p->block_size), &ret->key);
 }
 
 /*
@@ -272,18 +271,25 @@ static int load_block(struct put *p, struct version *base, uint64_t keep, uint64
 	struct base_block b;
 	int r;
 
-	if (!can_load(p, base, *off, keep, &b))
+	if (!can_load(p, base, *off, &b))
 		return 0;
-	r = fill_to(p, b.from, b.from + b.len, keep);
+	if (spill_is_late(p->n, b.key))
+		return -EIO;
+	r = fill_to(p, b.from, b.from + b.len, b.from + b.len);
 	if (r == 0)
 		r = spill_load(p->n, b.key, p->blocks[*off / p->block_size].fd, b.len);
 	if (r == 0)
 		*off = b.from + b.len;
+	/* Of the last block a part may be all that is kept. */
+	if (r == 0 && *off > keep) {
+		*off = keep;
+		r = put_trim(p, keep);
+	}
 	/* Not what was written: none of it may stay, and that copy is gone from here on. */
 	if (r == -EBADMSG)
 		*off = b.from;
-	/* That copy is no good: who waits for it in the usual way finds that out, and says so. */
-	return r == -ENOENT || r == -EBADMSG ? 0 : r;
+	/* That copy is no good, or cannot be had now: who waits for it in the usual way finds out, and says so. */
+	return r == -ENOENT || r == -EBADMSG || r == -EAGAIN ? 0 : r;
 }
 
 /* At most a chunk of the base, that an object larger than memory can spill behind it. */
@@ -299,7 +305,7 @@ static int copy_chunk(struct put *p, struct version *base, uint64_t keep, char *
 		len = COPY_CHUNK;
 	r = fill_to(p, *off, *off + len, keep);
 	/* Our room may have been made by evicting what is to be copied. */
-	if (r == 0 && can_load(p, base, *off, keep, &b)) {
+	if (r == 0 && can_load(p, base, *off, &b)) {
 		r = load_block(p, base, keep, off);
 		if (r || *off != before)
 			return r;
@@ -347,8 +353,8 @@ int put_unshare(struct put *p, uint64_t keep)
 		return 0;
 	if (!base || keep > base->size)
 		keep = base ? base->size : 0;
-	/* A block size of the namespace's own today, not the old version's. */
-	r = put_start_wait(p, keep ? keep : SEGMENT_PAGE);
+	/* Blocks as large as the old version's, so that what the SSD tier alone has can come straight into ours. */
+	r = put_start_wait(p, keep ? keep : SEGMENT_PAGE, keep ? base->block_size : 0);
 	if (r == 0)
 		r = copy_base(p, base, keep);
 	if (r < 0) {

@@ -331,7 +331,7 @@ int put_publish_wait(struct put *p)
 		return r;
 	if (p->state == PUT_CLEAN) {
 		/* Emptied or never written: a ticket is all that it lacks. */
-		r = p->size ? -EIO : put_start_wait(p, SEGMENT_PAGE);
+		r = p->size ? -EIO : put_start_wait(p, SEGMENT_PAGE, 0);
 		if (r < 0)
 			return r;
 	}

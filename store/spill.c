@@ -81,6 +81,9 @@ void alias_put(struct node *n, uint64_t ssd_id)
  * given up, the device, which may use the mapping until it has answered.
  */
 struct spill_io {
+	struct node *n;
+	struct ssd_key key;
+	struct list link; /* late_lock: in node.late, once a read is */
 	void *map;
 	uint64_t len;
 	pthread_mutex_t lock;
@@ -98,7 +101,7 @@ static void spill_io_free(struct spill_io *io)
 	free(io);
 }
 
-static int spill_io_new(struct node *n, int fd, uint64_t len, int prot, struct spill_io **ret)
+static int spill_io_new(struct node *n, struct ssd_key key, int fd, uint64_t len, int prot, struct spill_io **ret)
 {
 	struct spill_io *io = calloc(1, sizeof(*io));
 	int r = io ? segment_map(n->seg, fd, len, prot, &io->map) : -ENOMEM;
@@ -107,11 +110,44 @@ static int spill_io_new(struct node *n, int fd, uint64_t len, int prot, struct s
 		free(io);
 		return r;
 	}
+	io->n = n;
+	io->key = key;
+	list_init(&io->link);
 	io->len = len;
 	pthread_mutex_init(&io->lock, NULL);
 	clock_cond_init(&io->cond);
 	*ret = io;
 	return 0;
+}
+
+static void late_add(struct spill_io *io)
+{
+	pthread_mutex_lock(&io->n->late_lock);
+	list_add_tail(&io->link, &io->n->late);
+	pthread_mutex_unlock(&io->n->late_lock);
+}
+
+static void late_remove(struct spill_io *io)
+{
+	pthread_mutex_lock(&io->n->late_lock);
+	list_del(&io->link);
+	pthread_mutex_unlock(&io->n->late_lock);
+}
+
+bool spill_is_late(struct node *n, struct ssd_key key)
+{
+	struct list *l, *tmp;
+	bool late = false;
+
+	pthread_mutex_lock(&n->late_lock);
+	list_for_each(l, tmp, &n->late)
+	{
+		const struct spill_io *io = container_of(l, struct spill_io, link);
+
+		late |= io->key.id == key.id && io->key.block == key.block;
+	}
+	pthread_mutex_unlock(&n->late_lock);
+	return late;
 }
 
 static void spill_over(void *arg, int err, uint64_t sum)
@@ -125,8 +161,10 @@ static void spill_over(void *arg, int err, uint64_t sum)
 	late = io->late;
 	pthread_cond_signal(&io->cond);
 	pthread_mutex_unlock(&io->lock);
-	if (late)
+	if (late) {
+		late_remove(io);
 		spill_io_free(io);
+	}
 }
 
 /* Waits for the device and lets go of io. -EIO: it is silent. */
@@ -140,6 +178,8 @@ static int spill_wait(struct node *n, int device, struct spill_io *io, bool writ
 	io->late = !io->over;
 	r = io->over ? io->err : -EIO;
 	silent = io->late;
+	if (silent && !write)
+		late_add(io);
 	pthread_mutex_unlock(&io->lock);
 	if (silent)
 		count_add(n, miss_timeout, !write);
@@ -184,7 +224,7 @@ static int spill_block(struct put *p, uint32_t i)
 {
 	struct put_block *b = &p->blocks[i];
 	struct spill_io *io;
-	int r = spill_io_new(p->n, b->fd, b->filled, PROT_READ, &io);
+	int r = spill_io_new(p->n, spill_key(p, i), b->fd, b->filled, PROT_READ, &io);
 
 	if (r < 0)
 		return r;
@@ -243,7 +283,7 @@ int spill_load(struct node *n, struct ssd_key key, int fd, uint64_t len)
 	int device = ssd_device_of(n->ssd, key);
 	struct spill_io *io;
 	void *map;
-	int r = spill_io_new(n, fd, len, PROT_READ | PROT_WRITE, &io);
+	int r = spill_io_new(n, key, fd, len, PROT_READ | PROT_WRITE, &io);
 
 	if (r < 0)
 		return r;
@@ -277,6 +317,8 @@ int spill_restore(struct put *p, uint64_t full, uint32_t i)
 
 	if (i >= p->n_blocks || !p->blocks[i].spilled)
 		return 0;
+	if (spill_is_late(p->n, spill_key(p, i)))
+		return -EIO;
 	r = spill_make_room(p, p->block_size, full, i);
 	if (r == 0)
 		r = put_grant(p, i, p->block_size, p->block_size);

@@ -185,17 +185,22 @@ struct rig_ticket {
 	bool persist;
 };
 
-static inline int rig_put_start(struct rig *rg, uint32_t node, uint64_t dir, const char *name, uint64_t guess,
-				uint32_t flags, struct rig_ticket *ret)
+static inline struct msg *rig_put_start_msg(uint64_t dir, const char *name, uint64_t guess, uint32_t flags)
 {
 	struct msg *m = msg_new(MSG_PUT_START);
-	int r;
 
 	m->u.put.dir = dir;
 	m->u.put.bytes = guess;
 	m->u.put.flags = flags;
 	rig_name(m->u.put.name, sizeof(m->u.put.name), name);
-	r = rig_send(rg, node, m);
+	return m;
+}
+
+static inline int rig_put_start(struct rig *rg, uint32_t node, uint64_t dir, const char *name, uint64_t guess,
+				uint32_t flags, struct rig_ticket *ret)
+{
+	int r = rig_send(rg, node, rig_put_start_msg(dir, name, guess, flags));
+
 	if (!r)
 		*ret = (struct rig_ticket){rg->answer->u.put.ticket, rg->answer->items[0].alloc,
 					   rg->answer->items[0].bytes, rg->answer->u.put.block_size,

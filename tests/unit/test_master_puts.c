@@ -69,6 +69,30 @@ START_TEST(grants_are_whole_pages_up_to_the_block_size)
 }
 END_TEST
 
+/* Whoever changes a version keeps the size of its blocks. */
+START_TEST(a_block_size_may_be_asked_for)
+{
+	const uint64_t bad[] = {1, 2048, 12288, MIB + 1, 1ull << 41, UINT64_MAX, 1ull << 63};
+	struct msg *m;
+
+	for (size_t k = 0; k < sizeof(bad) / sizeof(bad[0]); k++) {
+		m = rig_put_start_msg(dir, "x", 1, 0);
+		m->u.put.block_size = bad[k];
+		ck_assert_int_eq(rig_send(&rg, 1, m), -EINVAL);
+		nothing_left();
+	}
+	m = rig_put_start_msg(dir, "x", MIB, 0);
+	m->u.put.block_size = 8192;
+	ck_assert_int_eq(rig_send(&rg, 1, m), 0);
+	ck_assert_uint_eq(rg.answer->u.put.block_size, 8192);
+	ck_assert_uint_eq(rg.answer->items[0].bytes, 8192);
+	m = msg_new(MSG_PUT_REVOKE);
+	m->u.put.ticket = rg.answer->u.put.ticket;
+	ck_assert_int_eq(rig_send(&rg, 1, m), 0);
+	nothing_left();
+}
+END_TEST
+
 START_TEST(extend_raises_lowers_and_gives_back)
 {
 	struct rig_ticket t;
@@ -1033,6 +1057,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_test(tc, grants_are_whole_pages_up_to_the_block_size);
+	tcase_add_test(tc, a_block_size_may_be_asked_for);
 	tcase_add_test(tc, extend_raises_lowers_and_gives_back);
 	tcase_add_test(tc, what_does_not_fit_is_refused_with_the_numbers);
 	tcase_add_test(tc, publish_takes_what_it_needs);
