@@ -45,6 +45,16 @@ static int open_targets(struct bench *b, unsigned command)
 	return r;
 }
 
+/* Whose time is to be told from the readers'. */
+static int find_node(struct bench *b)
+{
+	struct errmsg e = {{0}};
+
+	if (!target_is_fluxkv(&b->targets[0]) || node_cpu_find(&b->node, &b->targets[0], &e) == 0)
+		return 0;
+	return report_note(b->report, "%s", e.text);
+}
+
 /* The largest piece of memory that a thread of the command needs. */
 static size_t buffer_bytes(const struct bench_options *o, unsigned command)
 {
@@ -64,6 +74,8 @@ int bench_measure(struct bench *b, unsigned command, int (*run)(struct bench *b)
 
 	if (r == 0)
 		r = open_targets(b, command);
+	if (r == 0 && command & (CMD_READ | CMD_MMAP))
+		r = find_node(b);
 	if (r == 0)
 		r = run(b);
 	for (unsigned i = 0; i < b->n_targets; i++)

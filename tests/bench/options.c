@@ -59,6 +59,8 @@ const struct argv_option options_table[] = {
      "bytes of one read or write [1MiB]"},
     {"total", 't', ARGV_SIZE, FIELD(total), 4 * KIB, 1024 * GIB, NULL, VALUES, "SIZE",
      "bytes of all values of one run [256MiB; refill: 512MiB]"},
+    {"passes", 0, ARGV_UINT, FIELD(passes), 1, 1000000, NULL, CMD_READ, "N",
+     "read each value to its end N times for each open [1]"},
     {"objects", 'n', ARGV_UINTS, FIELD(growth.objects), 1, 100000000, NULL, CMD_GROWTH | CMD_MASTER, "N",
      "how many there are meanwhile; may be repeated, ascending [10000, 100000, 1000000]"},
     {"ops", 0, ARGV_UINT, FIELD(growth.ops), 1, 1000000, NULL, CMD_GROWTH | CMD_MASTER, "N",
@@ -136,6 +138,7 @@ void options_default(struct bench_options *o, unsigned command)
 	    .requests = UINT32_MAX,
 	    .digits = 2,
 	    .timeout = 60,
+	    .passes = 1,
 	    /* A file of 4 KiB takes 2 MiB of a tmpfs with huge pages: nothing to compare many of them with. */
 	    .baseline = command == CMD_TRACE  ? BASELINE_NONE
 			: command == CMD_OPEN ? BASELINE_TMPFS

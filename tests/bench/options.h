@@ -87,7 +87,7 @@ struct growth_options {
 struct bench_options {
 	struct argv_sizes sizes;
 	uint64_t piece, total, block_bytes;
-	unsigned runs, warmup, seed, threads, files, requests, digits, timeout;
+	unsigned runs, warmup, seed, threads, files, requests, digits, timeout, passes;
 	unsigned baseline, by, store, touch;
 	bool json, verify, start, help, quick;
 	struct pressure_options pressure;

@@ -33,7 +33,7 @@ struct summary {
 
 static const char *const unit_names[] = {
     [REPORT_BYTES_PER_S] = "bytes/s", [REPORT_PER_S] = "1/s",	[REPORT_SECONDS] = "s",
-    [REPORT_BYTES] = "bytes",	      [REPORT_COUNT] = "count",
+    [REPORT_BYTES] = "bytes",	      [REPORT_COUNT] = "count", [REPORT_SHARE] = "share",
 };
 
 struct report *report_new(void)
@@ -169,7 +169,7 @@ static int compare(const struct series *s, const struct series *with, struct sum
 	struct samples q = {0};
 	int r;
 
-	if (s == with || s->key.unit == REPORT_COUNT)
+	if (s == with || s->key.unit == REPORT_COUNT || s->key.unit == REPORT_SHARE)
 		return 0;
 	r = samples_ratios(&s->s, &with->s, &q);
 	if (r == 0 && q.n)
@@ -229,6 +229,9 @@ const char *report_value(enum report_unit unit, double v, char *buf, size_t len)
 		break;
 	case REPORT_COUNT:
 		snprintf(buf, len, "%.0f", v);
+		break;
+	case REPORT_SHARE:
+		snprintf(buf, len, "%.*f %%", v < 0.1 ? 2 : 1, 100 * v);
 		break;
 	}
 	return buf;

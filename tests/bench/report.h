@@ -22,6 +22,7 @@ enum report_unit {
 	REPORT_SECONDS,
 	REPORT_BYTES,
 	REPORT_COUNT, /* never compared */
+	REPORT_SHARE, /* neither; 0 to 1 */
 };
 
 struct report_key {

@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/size.h"
+#include "tests/bench/cpu_time.h"
 #include "tests/bench/crew.h"
 #include "tests/bench/stop.h"
 #include "tests/bench/value.h"
@@ -21,6 +24,7 @@ struct job {
 	const struct set *s;
 	enum set_op op;
 	int flags;
+	atomic_ullong cpu; /* ns that the threads took for what is timed */
 };
 
 void set_name(unsigned i, char name[SET_NAME_LEN])
@@ -54,6 +58,21 @@ static int do_value(const struct value_io *io, const struct value *v, enum set_o
 	return -EINVAL;
 }
 
+/*
+ * The same; *cpu grows by the thread's processor time. What do_value() does not count of the time, the comparing, is
+ * work of the thread alone, and is not counted here either.
+ */
+static int do_counted(const struct value_io *io, const struct value *v, enum set_op op, uint64_t *ns, uint64_t *cpu)
+{
+	uint64_t before = *ns, wall = clock_ns(), used = cpu_time_thread(), pause;
+	int r = do_value(io, v, op, ns);
+
+	used = cpu_time_thread() - used;
+	pause = clock_ns() - wall - (*ns - before);
+	*cpu += used > pause ? used - pause : 0;
+	return r;
+}
+
 /* Values thread, thread + threads, ... */
 static int do_share(void *arg, unsigned thread, uint64_t *ret_ns)
 {
@@ -65,9 +84,11 @@ static int do_share(void *arg, unsigned thread, uint64_t *ret_ns)
 			      .flags = j->flags,
 			      .verify = o->verify,
 			      .load_all = o->touch == TOUCH_ALL,
+			      .passes = o->passes,
 			      .f = &j->b->fault};
 	struct value v = {.dirfd = j->s->t->dirfd, .size = j->s->size};
 	char name[SET_NAME_LEN];
+	uint64_t cpu = 0;
 	int r = 0;
 
 	*ret_ns = 0;
@@ -77,8 +98,9 @@ static int do_share(void *arg, unsigned thread, uint64_t *ret_ns)
 			return -EINTR;
 		set_name(j->s->from + i, name);
 		v.id = j->s->first_id + i;
-		r = do_value(&io, &v, j->op, ret_ns);
+		r = do_counted(&io, &v, j->op, ret_ns, &cpu);
 	}
+	atomic_fetch_add(&j->cpu, cpu);
 	return r;
 }
 
@@ -87,11 +109,20 @@ bool set_fits(const struct set *s)
 	return !s->t->huge || s->size >= HUGE_LEAST;
 }
 
-int set_run(struct bench *b, const struct set *s, enum set_op op, int flags, uint64_t *ret_ns)
+static int run(struct bench *b, const struct set *s, enum set_op op, int flags, uint64_t *ret_ns, uint64_t *ret_cpu)
 {
 	struct job j = {.b = b, .s = s, .op = op, .flags = flags};
+	int r = crew_run(b->o->threads, do_share, &j, ret_ns);
 
-	return crew_run(b->o->threads, do_share, &j, ret_ns);
+	*ret_cpu = atomic_load(&j.cpu);
+	return r;
+}
+
+int set_run(struct bench *b, const struct set *s, enum set_op op, int flags, uint64_t *ret_ns)
+{
+	uint64_t cpu;
+
+	return run(b, s, op, flags, ret_ns, &cpu);
 }
 
 int bench_add_rate(struct bench *b, unsigned round, const struct report_key *key, const char *target, double n,
@@ -102,14 +133,30 @@ int bench_add_rate(struct bench *b, unsigned round, const struct report_key *key
 	return report_add(b->report, key, target, n * 1e9 / (double)(ns ? ns : 1));
 }
 
+/* node: what the daemon's clock said before. */
+static int add_share(struct bench *b, unsigned round, const struct set *s, enum set_op op, const struct report_key *key,
+		     uint64_t node, uint64_t cpu)
+{
+	struct report_key share = *key;
+
+	if (!b->node.known || s->t != &b->targets[0] || round < b->o->warmup || !cpu)
+		return 0;
+	share.op = op == SET_MAP ? SET_MAP_NODE_CPU : SET_READ_NODE_CPU;
+	share.unit = REPORT_SHARE;
+	return report_add(b->report, &share, s->t->name, (double)(node_cpu_ns(&b->node) - node) / (double)cpu);
+}
+
 int set_measure(struct bench *b, const struct set *s, enum set_op op, int flags, const struct report_key *key,
 		unsigned round)
 {
-	uint64_t ns;
-	int r = set_run(b, s, op, flags, &ns);
+	double bytes = (double)s->n * (double)s->size * (op == SET_READ ? b->o->passes : 1);
+	uint64_t ns, cpu, node = node_cpu_ns(&b->node);
+	int r = run(b, s, op, flags, &ns, &cpu);
 
+	if (r == 0) /* first: the daemon's clock goes on */
+		r = add_share(b, round, s, op, key, node, cpu);
 	if (r == 0)
-		r = bench_add_rate(b, round, key, s->t->name, (double)s->n * (double)s->size, ns);
+		r = bench_add_rate(b, round, key, s->t->name, bytes, ns);
 	return r;
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "tests/bench/fault.h"
+#include "tests/bench/node_cpu.h"
 #include "tests/bench/options.h"
 #include "tests/bench/report.h"
 #include "tests/bench/target.h"
@@ -25,7 +26,8 @@ struct bench {
 	struct fault fault;
 	struct target targets[BENCH_TARGETS]; /* [0] is under test */
 	unsigned n_targets;
-	char **bufs; /* one a thread, of buf_len bytes */
+	struct node_cpu node; /* the daemon of targets[0], if it is one's and is known */
+	char **bufs;	      /* one a thread, of buf_len bytes */
 	size_t buf_len;
 };
 
@@ -56,9 +58,16 @@ unsigned set_count(const struct bench_options *o, uint64_t size);
  */
 bool set_fits(const struct set *s);
 
+/* What the report calls the daemon's share of a set_measure(). */
+#define SET_READ_NODE_CPU "read daemon cpu"
+#define SET_MAP_NODE_CPU "mmap daemon cpu"
+
 /* flags: O_DIRECT or 0. *ret_ns: the slowest thread's time. 0 or a negative errno with the reason in b->fault. */
 int set_run(struct bench *b, const struct set *s, enum set_op op, int flags, uint64_t *ret_ns);
-/* The same, as a sample of the report in bytes per second, unless the round is one of the warm-up. */
+/*
+ * The same, as a sample of the report in bytes per second, unless the round is one of the warm-up. Where the daemon is
+ * known, its share is another sample: its processor time by that of the threads that worked.
+ */
 int set_measure(struct bench *b, const struct set *s, enum set_op op, int flags, const struct report_key *key,
 		unsigned round);
 

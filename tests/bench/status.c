@@ -114,6 +114,34 @@ int status_passthrough(const struct target *t, bool *ret, struct errmsg *e)
 	return r;
 }
 
+int status_parse_pid(const char *text, pid_t *ret)
+{
+	static const char mark[] = ", pid ";
+	const char *end = strchr(text, '\n'), *at = NULL;
+	unsigned long pid;
+	char *after;
+
+	/* The last one of the first line: before it are names, which may be anything. */
+	for (const char *p = text; end && (p = strstr(p, mark)) && p < end; p++)
+		at = p;
+	if (!at)
+		return -EBADMSG;
+	errno = 0;
+	pid = strtoul(at + strlen(mark), &after, 10);
+	if (errno || *after != ',' || !pid || pid > INT_MAX)
+		return -EBADMSG;
+	*ret = (pid_t)pid;
+	return 0;
+}
+
+int status_pid(const struct target *t, pid_t *ret)
+{
+	const char *text;
+	int r = read_virtual(t, "status", &text);
+
+	return r < 0 ? r : status_parse_pid(text, ret);
+}
+
 struct status status_since(const struct status *now, const struct status *before)
 {
 	return (struct status){.hits_dram = now->hits_dram - before->hits_dram,

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/errmsg.h"
 #include "tests/bench/target.h"
@@ -26,6 +27,10 @@ int status_parse(const char *text, struct status *ret);
 int status_passthrough(const struct target *t, bool *ret, struct errmsg *e);
 /* The same from the file's text, a NUL-terminated string. Pure. A mount that says nothing of it has none. */
 bool status_parse_passthrough(const char *text, struct errmsg *e);
+/* The process that serves the mount, as it names itself. 0, -EBADMSG, or as status_read(). */
+int status_pid(const struct target *t, pid_t *ret);
+/* The same from the file's text, a NUL-terminated string. Pure. 0 or -EBADMSG. */
+int status_parse_pid(const char *text, pid_t *ret);
 /* What was counted since before. */
 struct status status_since(const struct status *now, const struct status *before);
 

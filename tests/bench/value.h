@@ -20,6 +20,7 @@ struct value_io {
 	int flags;	 /* O_DIRECT or 0, for writing */
 	bool verify;	 /* compare all bytes, not only some of each piece, and do not count the time for it */
 	bool load_all;	 /* value_map() loads all words, not one of every page */
+	unsigned passes; /* value_read() reads so often to the end, once at least */
 	struct fault *f; /* shared */
 };
 
@@ -31,7 +32,7 @@ struct value {
 
 /* open(O_CREAT | O_EXCL), write, close; adds its nanoseconds to *ns. */
 int value_put(const struct value_io *io, const struct value *v, uint64_t *ns);
-/* open, read to the end, close. */
+/* open, read to the end, perhaps several times, close. */
 int value_read(const struct value_io *io, const struct value *v, uint64_t *ns);
 /* open, mmap, load the words, munmap, close. */
 int value_map(const struct value_io *io, const struct value *v, uint64_t *ns);

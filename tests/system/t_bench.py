@@ -62,7 +62,12 @@ def find(out, key, target):
 
 
 def measured(out):
-    return sorted({(r["op"], r["state"], r["size"]) for r in out["results"]})
+    """But for shares, which a FluxKV mount alone has."""
+    return sorted({(r["op"], r["state"], r["size"]) for r in out["results"] if r["unit"] != "share"})
+
+
+def shares(out):
+    return {(r["op"], r["state"], r["size"], r["target"]): r["median"] for r in out["results"] if r["unit"] == "share"}
 
 
 def baselines(out):
@@ -77,6 +82,26 @@ def read_and_mmap(ctx):
             out = measure(ctx, command, ctx.dir(), *SMALL, *sizes, *extra)
             same(measured(out), sorted((command, s, n) for s in ("cold", "warm") for n in (16384, 100001, MIB)), "rows")
             check("tmpfs" in baselines(out), f"targets: {baselines(out)}")
+
+
+@test(fluxkv=True)
+def the_daemons_share(ctx):
+    """Its part of the work is that of the opens: it goes when a value is read often for each of them."""
+    same(shares(measure(ctx, "read", ctx.temp("plain"), *SMALL, "--size=64KiB")), {}, "shares without a daemon")
+    daemon = ctx.daemon(dram="64MB").start()
+    where = os.path.join(daemon.mnt, "ns")
+    os.mkdir(where)
+    options = ["--runs=5", "--warmup=1", "--total=8MiB", "--size=1MiB", "--baseline=tmpfs"]
+    once = {}
+    for command in ("read", "mmap"):
+        once.update(shares(measure(ctx, command, where, *options)))
+    same(sorted(once), sorted((f"{c} daemon cpu", s, MIB, "dir") for c in ("read", "mmap") for s in ("cold", "warm")),
+         "shares, of the mount alone")
+    check(all(v > 0.001 for v in once.values()), f"an open takes time: {once}")
+    often = shares(measure(ctx, "read", where, *options, "--passes=200"))
+    key = ("read daemon cpu", "warm", MIB, "dir")
+    check(often[key] < once[key] / 4, f"{often[key]} with 200 passes for an open, {once[key]} with one")
+    daemon.check_empty()
 
 
 @test()

@@ -252,6 +252,21 @@ START_TEST(passthrough_in_the_status)
 }
 END_TEST
 
+START_TEST(pid_in_the_status)
+{
+	pid_t pid = 0;
+
+	ck_assert_int_eq(status_parse_pid("FluxKV 1: instance a, pid 7, of x (y), pid 123, up 1 s\n, pid 9,\n", &pid),
+			 0);
+	ck_assert_int_eq(pid, 123);
+	ck_assert_int_eq(status_parse_pid("FluxKV 1: up\n, pid 9,\n", &pid), -EBADMSG);
+	ck_assert_int_eq(status_parse_pid("x, pid 123 \n", &pid), -EBADMSG);
+	ck_assert_int_eq(status_parse_pid("x, pid 0,\n", &pid), -EBADMSG);
+	ck_assert_int_eq(status_parse_pid("x, pid 4294967297,\n", &pid), -EBADMSG);
+	ck_assert_int_eq(status_parse_pid("x, pid 12,", &pid), -EBADMSG);
+}
+END_TEST
+
 START_TEST(all_settles_what_was_not_given)
 {
 	ck_assert_int_eq(PARSE(CMD_SUITE, "--start"), 0);
@@ -288,6 +303,7 @@ int main(void)
 	tcase_add_test(t, mountinfo_lines);
 	tcase_add_test(t, fio_output);
 	tcase_add_test(t, status_file);
+	tcase_add_test(t, pid_in_the_status);
 	tcase_add_test(t, passthrough_in_the_status);
 	tcase_add_test(t, all_settles_what_was_not_given);
 	suite_add_tcase(s, t);
