@@ -14,15 +14,6 @@
 
 #define MOUNTPOINT_FSTYPE "fuse.fluxkv"
 
-/* One line of /proc/self/mountinfo. Strings point into the line, unescaped in place. */
-struct mount_line {
-	unsigned major, minor;
-	const char *target, *fstype, *source;
-};
-
-/* Takes a line apart (and changes it). 0 or -EINVAL. Pure. */
-int mount_line_parse(char *line, struct mount_line *ret);
-
 /* Whether the process sees that very mount there. What cannot be read is answered "no". */
 bool mountpoint_has(const char *resolved, dev_t device, pid_t pid);
 

@@ -29,6 +29,7 @@
 /* More predecessors with live readers than this are let go uncounted. */
 #define SEGMENT_INHERITED_MAX 16
 #define SEGMENT_SHM "/dev/shm"
+#define SEGMENT_BESIDE (UINT64_C(32) << 20)
 
 struct segment {
 	/* All set by segment_open() and constant until segment_close(). */
@@ -317,25 +318,37 @@ static int mount_tmpfs(struct segment *s)
 	return r == -EACCES ? -EPERM : r;
 }
 
+/*
+ * What a node needs beside its segment: about 20 MiB, and for each value 1.5 KB of it and of the kernel. The share is
+ * for values of 100 KiB; with smaller ones an operator has to leave more.
+ */
+static uint64_t beside_segment(uint64_t capacity)
+{
+	return SEGMENT_BESIDE + capacity / 64;
+}
+
 /* A tmpfs takes any size, and at some later write the kernel would kill programs to make room. */
 static int fits_machine(const struct segment *s, struct errmsg *e)
 {
-	uint64_t room = UINT64_MAX, group = cgroup_memory_limit();
-	char have[24], want[24];
+	uint64_t room = UINT64_MAX, group = cgroup_memory_limit(), beside = beside_segment(s->capacity);
+	char have[24], want[24], more[24];
 	struct sysinfo si;
 
 	if (sysinfo(&si) == 0)
 		room = (uint64_t)si.totalram * si.mem_unit;
-	if (room >= s->capacity && group >= s->capacity)
+	if (room > beside && room - beside >= s->capacity && group > beside && group - beside >= s->capacity)
 		return 0;
 	size_format(s->capacity, want, sizeof(want));
+	size_format(beside, more, sizeof(more));
 	if (group < room)
-		return errmsg_set(
-		    e, -ENOSPC,
-		    "the control group of this process may use only %s of memory where %s are to be contributed",
-		    size_format(group, have, sizeof(have)), want);
-	return errmsg_set(e, -ENOSPC, "this machine has only %s of memory where %s are to be contributed",
-			  size_format(room, have, sizeof(have)), want);
+		return errmsg_set(e, -ENOSPC,
+				  "the control group of this process may use only %s of memory where %s are to be "
+				  "contributed and the node needs about %s beside them",
+				  size_format(group, have, sizeof(have)), want, more);
+	return errmsg_set(e, -ENOSPC,
+			  "this machine has only %s of memory where %s are to be contributed and the node needs about "
+			  "%s beside them",
+			  size_format(room, have, sizeof(have)), want, more);
 }
 
 static int open_mount(struct segment *s, struct errmsg *e)

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,8 +13,8 @@
 
 #include "cli/path.h"
 #include "common/clock.h"
+#include "common/mountinfo.h"
 #include "fuse/mount_options.h"
-#include "fuse/mountpoint.h"
 #include "net/ctl.h"
 #include "net/utf8.h"
 #include "tests/fuzz/fuzz.h"

@@ -7,9 +7,10 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 
-from lib import (FLUXKV, FLUXKVD, SLOW, Failed, Skip, check, check_bytes, left_behind, read_file, run, same, small_disk,
-                 test, wait_for, write_file)
+from lib import (FLUXKV, FLUXKVD, MIB, SLOW, Failed, Skip, check, check_bytes, left_behind, read_file, run, same,
+                 small_disk, test, wait_for, write_file)
 
 CANNOT_SERVE, USAGE = 1, 2
 
@@ -93,13 +94,13 @@ def removed(group):
 def memory_group(limit):
     """A control group with a limit on memory."""
     for base, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        group = f"{base}/fluxkv-test.{os.getpid()}"
+        group = f"{base}/fluxkv-test-{os.getpid()}-{time.time_ns()}" # pids are those of a namespace
         try:
             os.mkdir(group)
         except OSError:
             continue
         try:
-            with open(f"{group}/{file}", "w") as f:
+            with open(f"{group}/{file}", "r+") as f:
                 f.write(str(limit))
             yield group
             return
@@ -112,16 +113,38 @@ def memory_group(limit):
 
 @test(fluxkv=True)
 def more_than_the_control_group_has(ctx):
-    """A container's limit: what it does not let us have is not contributed."""
+    """A container's limit: what it does not let us have is not contributed, and a part is for the daemon itself."""
     with memory_group(96 << 20) as group:
         inside = ("sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', group)
-        refused(ctx.daemon(dram="128MB"), "control group .* only 96 MiB .* where 128 MiB", wrap=inside)
-        d = ctx.daemon(dram="64MB")
+        refused(ctx.daemon(dram="128MB"), "control group .* only 96 MiB .* where 128 MiB .* about 34 MiB", wrap=inside)
+        refused(ctx.daemon(dram="96MB"), "control group .* only 96 MiB .* where 96 MiB", wrap=inside)
+        refused(ctx.daemon(dram="64MB"), "control group .* only 96 MiB .* where 64 MiB", wrap=inside)
+        d = ctx.daemon(dram="63MB")
         p = subprocess.run([*inside, *d.command(foreground=False)], capture_output=True, text=True, check=False,
                            timeout=30 * SLOW)
         same(p.returncode, 0, p.stderr)
-        subprocess.run(["umount", d.mnt], check=True)
+        try:
+            os.mkdir(f"{d.mnt}/ns")
+            for i in range(80): # it is full, and lives
+                write_file(f"{d.mnt}/ns/{i}", bytes([i]) * MIB)
+            same(read_file(f"{d.mnt}/ns/79"), bytes([79]) * MIB, "the last one")
+        finally:
+            subprocess.run(["umount", d.mnt], check=True)
         wait_for(lambda: not os.path.exists(f"{d.run_dir}/{d.instance}/fluxkvd.pid"), "the daemon has ended")
+
+
+@test(fluxkv=True)
+def the_limit_of_another_control_group(ctx):
+    """A directory of the hierarchy that is mounted elsewhere, and is not around us, says nothing about us."""
+    where = ctx.temp("group")
+    with memory_group(32 << 20) as group:
+        subprocess.run(["mount", "--bind", group, where], check=True)
+        try:
+            ctx.daemon(dram="64MB").start().end()
+            inside = ("sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', group)
+            refused(ctx.daemon(dram="64MB"), "control group .* only 32 MiB", wrap=inside)
+        finally:
+            subprocess.run(["umount", where], check=True)
 
 
 @test(fluxkv=True)

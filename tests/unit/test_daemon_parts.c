@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/mountinfo.h"
 #include "fuse/mount_options.h"
 #include "fuse/mountpoint.h"
 #include "fuse/pidfile.h"
