@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "fuse/check.h"
 #include "fuse/ctl.h"
 #include "fuse/fs.h"
 #include "fuse/mountpoint.h"
@@ -31,10 +31,6 @@
 #include "net/status.h"
 #include "store/node.h"
 
-/* Descriptors beside those that the configuration asks for: libraries, the catalogue, files being written. */
-#define NOFILE_BASE 256u
-#define NOFILE_PER_THREAD 8u
-#define NOFILE_PER_SSD 8u
 #define LOCK_TRIES 4
 
 struct daemon {
@@ -129,52 +125,6 @@ static bool journal_reads_stderr(void)
 
 	return stream && sscanf(stream, "%llu:%llu", &dev, &ino) == 2 && !fstat(STDERR_FILENO, &st) &&
 	       st.st_dev == dev && st.st_ino == ino;
-}
-
-static int check_descriptors(const struct config *c, struct errmsg *e)
-{
-	uint64_t need = NOFILE_BASE + NOFILE_PER_THREAD * fs_threads(c->fuse_threads) + CTL_MAX_CONNECTIONS +
-			(c->ssd_enabled ? c->n_ssd * (c->ssd_shards + NOFILE_PER_SSD) : 0);
-	struct rlimit rl;
-
-	if (getrlimit(RLIMIT_NOFILE, &rl))
-		return errmsg_set(e, -errno, "limit of open files: %s", strerror(errno));
-	rl.rlim_cur = rl.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &rl))
-		return errmsg_set(e, -errno, "limit of open files: %s", strerror(errno));
-	if (rl.rlim_max >= need)
-		return 0;
-	return errmsg_set(e, -EMFILE,
-			  "at most %llu files may be open, and this configuration needs %llu; raise the hard limit "
-			  "(ulimit -Hn %llu, or "
-			  "LimitNOFILE= in the systemd unit)",
-			  (unsigned long long)rl.rlim_max, (unsigned long long)need, (unsigned long long)need);
-}
-
-static int check_fuse_device(struct errmsg *e)
-{
-	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-
-	if (fd >= 0) {
-		close(fd);
-		return 0;
-	}
-	switch (errno) {
-	case ENOENT:
-	case ENODEV:
-	case ENXIO:
-		return errmsg_set(
-		    e, -errno,
-		    "no /dev/fuse: load the kernel's module (modprobe fuse), or give the container the device "
-		    "(--device /dev/fuse)");
-	case EACCES:
-		if (geteuid())
-			return 0; /* fusermount3 opens it for us */
-		break;
-	}
-	return errmsg_set(e, -errno,
-			  "/dev/fuse cannot be opened: %s; give the container the device (--device /dev/fuse)",
-			  strerror(errno));
 }
 
 static int prepare(struct daemon *d, struct errmsg *e)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fuse/check.h"
 #include "fuse/daemon.h"
 #include "fuse/mountpoint.h"
 
@@ -27,7 +28,7 @@ static void print_help(void)
 	    "  -f, --foreground       stay in the foreground, log to standard error\n"
 	    "  -c, --config FILE      the configuration, see fluxkv.yaml(5)\n"
 	    "  -o OPTION,...          keys of the configuration, which win over the file: dram=2GB,ssd=/data:8GB,...\n"
-	    "      --check            only say whether the configuration is good\n"
+	    "      --check            only say whether the configuration is good, and fits this machine\n"
 	    "      --clean MOUNTPOINT only unmount what a fluxkvd that died has left there\n"
 	    "  -h, --help             this text\n"
 	    "  -V, --version          the version\n\n"
@@ -169,6 +170,18 @@ static int configure(struct command_line *l, struct config *ret)
 	return daemon_configure(&l->args, ret, &e) ? usage_error("%s", e.text) : -1;
 }
 
+/* The configuration is good; is the machine? */
+static int check(const struct command_line *l, struct config *cfg)
+{
+	struct errmsg e;
+	int r = check_machine(cfg, l->args.mountpoint, &e);
+
+	config_done(cfg);
+	if (r)
+		fprintf(stderr, "fluxkvd: %s\n", e.text);
+	return r ? DAEMON_CANNOT_SERVE : DAEMON_OK;
+}
+
 int main(int argc, char **argv)
 {
 	struct command_line l = {0};
@@ -184,10 +197,8 @@ int main(int argc, char **argv)
 	r = configure(&l, &cfg);
 	if (r >= 0)
 		return r;
-	if (l.check) {
-		config_done(&cfg);
-		return DAEMON_OK;
-	}
+	if (l.check)
+		return check(&l, &cfg);
 	if (l.foreground) {
 		ready_foreground(&ready);
 	} else {

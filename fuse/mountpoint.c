@@ -243,6 +243,19 @@ static int check_empty(const char *resolved, struct errmsg *e)
 	return err;
 }
 
+int mountpoint_check(const char *resolved, struct errmsg *e)
+{
+	struct top_mount top;
+	int r = find_top(resolved, &top);
+
+	if (r)
+		return errmsg_set(e, r, "/proc/self/mountinfo: %s", strerror(-r));
+	if (top.found && !strcmp(top.fstype, MOUNTPOINT_FSTYPE))
+		return 0;
+	r = check_not_mounted(resolved, e);
+	return r ? r : check_empty(resolved, e);
+}
+
 int mountpoint_prepare(const char *resolved, unsigned *ret_cleared, struct errmsg *e)
 {
 	int r;

@@ -28,6 +28,8 @@ int mountpoint_resolve(const char *path, char **ret, struct errmsg *e);
  * -ENOTEMPTY, -ENOTDIR, -ENOENT, ...
  */
 int mountpoint_prepare(const char *resolved, unsigned *ret_cleared, struct errmsg *e);
+/* The same without clearing, where a FluxKV mount, alive or dead, is no fault. */
+int mountpoint_check(const char *resolved, struct errmsg *e);
 /* Only the clearing, for `fluxkvd --clean`. 0 also when there is nothing to clear. */
 int mountpoint_clear_stale(const char *resolved, unsigned *ret_cleared, struct errmsg *e);
 

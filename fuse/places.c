@@ -2,6 +2,7 @@
 #include "fuse/places.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,6 +23,16 @@ static int remember(struct places *p, const char *path, bool dir, struct errmsg 
 	return 0;
 }
 
+static int mkdir_error(const char *path, int err, struct errmsg *e)
+{
+	if (err == EACCES || err == EPERM)
+		return errmsg_set(e, -err,
+				  "cannot make the directory %s: %s; run as root, or choose places of your own: -o "
+				  "run_dir=DIR,state_dir=DIR",
+				  path, strerror(err));
+	return errmsg_set(e, -err, "cannot make the directory %s: %s", path, strerror(err));
+}
+
 static int make_one(struct places *p, const char *path, mode_t mode, struct errmsg *e)
 {
 	struct stat st;
@@ -30,12 +41,7 @@ static int make_one(struct places *p, const char *path, mode_t mode, struct errm
 		return remember(p, path, true, e);
 	if (errno == EEXIST && !stat(path, &st))
 		return S_ISDIR(st.st_mode) ? 0 : errmsg_set(e, -ENOTDIR, "%s is not a directory", path);
-	if (errno == EACCES || errno == EPERM)
-		return errmsg_set(e, -errno,
-				  "cannot make the directory %s: %s; run as root, or choose places of your own: -o "
-				  "run_dir=DIR,state_dir=DIR",
-				  path, strerror(errno));
-	return errmsg_set(e, -errno, "cannot make the directory %s: %s", path, strerror(errno));
+	return mkdir_error(path, errno, e);
 }
 
 int places_mkdir(struct places *p, const char *path, mode_t mode, struct errmsg *e)
@@ -56,6 +62,28 @@ int places_mkdir(struct places *p, const char *path, mode_t mode, struct errmsg 
 	if (!r)
 		r = make_one(p, copy, mode, e);
 	free(copy);
+	return r;
+}
+
+int places_check(const char *path, struct errmsg *e)
+{
+	char *dir = strdup(path), *slash;
+	struct stat st;
+	int r = 0;
+
+	if (!dir)
+		return errmsg_set(e, -ENOMEM, "out of memory");
+	/* Up to what is there. */
+	while (stat(dir, &st) && (errno == ENOENT || errno == ENOTDIR) && (slash = strrchr(dir, '/')) && slash[1])
+		slash[slash == dir] = '\0';
+	if (stat(dir, &st))
+		r = mkdir_error(path, errno, e);
+	else if (!S_ISDIR(st.st_mode))
+		r = errmsg_set(e, -ENOTDIR, "%s is not a directory", dir);
+	else if (faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS))
+		r = !strcmp(dir, path) ? errmsg_set(e, -errno, "cannot make files in %s: %s", path, strerror(errno))
+				       : mkdir_error(path, errno, e);
+	free(dir);
 	return r;
 }
 

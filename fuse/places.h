@@ -23,6 +23,8 @@ struct places {
 
 /* Makes the directory and what is missing above it (0755), and remembers what was made. path is absolute. */
 int places_mkdir(struct places *p, const char *path, mode_t mode, struct errmsg *e);
+/* Whether places_mkdir() could make what is missing, and we could then make files in path. Makes nothing. */
+int places_check(const char *path, struct errmsg *e);
 /* A file that is about to be made: remembered unless it is there already. */
 int places_expect(struct places *p, const char *path, struct errmsg *e);
 /* Removes what was remembered, last first; a directory that somebody else uses by now stays. */

@@ -328,17 +328,17 @@ static uint64_t beside_segment(uint64_t capacity)
 }
 
 /* A tmpfs takes any size, and at some later write the kernel would kill programs to make room. */
-static int fits_machine(const struct segment *s, struct errmsg *e)
+int segment_fits(uint64_t capacity, struct errmsg *e)
 {
-	uint64_t room = UINT64_MAX, group = cgroup_memory_limit(), beside = beside_segment(s->capacity);
+	uint64_t room = UINT64_MAX, group = cgroup_memory_limit(), beside = beside_segment(capacity);
 	char have[24], want[24], more[24];
 	struct sysinfo si;
 
 	if (sysinfo(&si) == 0)
 		room = (uint64_t)si.totalram * si.mem_unit;
-	if (room > beside && room - beside >= s->capacity && group > beside && group - beside >= s->capacity)
+	if (room > beside && room - beside >= capacity && group > beside && group - beside >= capacity)
 		return 0;
-	size_format(s->capacity, want, sizeof(want));
+	size_format(capacity, want, sizeof(want));
 	size_format(beside, more, sizeof(more));
 	if (group < room)
 		return errmsg_set(e, -ENOSPC,
@@ -446,7 +446,7 @@ int segment_open(const struct segment_config *config, struct segment **ret, stru
 	init_lock(s);
 	s->instance_fd = s->lock_fd = s->fd = -1;
 	s->capacity = config->capacity & ~(SEGMENT_PAGE - 1);
-	r = fits_machine(s, e);
+	r = segment_fits(s->capacity, e);
 	if (r == 0)
 		r = open_instance(s, config, e);
 	if (r < 0)

@@ -71,6 +71,8 @@ struct segment_usage {
 	bool exact;	    /* false in the fallback, where used does not know what is orphaned */
 };
 
+/* Whether so much, and what the node needs beside it, fits the machine and our control group. -ENOSPC. */
+int segment_fits(uint64_t capacity, struct errmsg *e);
 /*
  * Makes the segment, empty. What a crashed predecessor left is unlinked, its mount detached; what somebody still maps
  * of it is taken off the capacity until it is let go. -EBUSY: another live daemon has this instance.
@@ -88,8 +90,8 @@ int segment_open_file(struct segment *s, uint64_t alloc, int *ret_fd);
 /* Removes the name; open descriptors and mappings keep the pages. */
 int segment_unlink(struct segment *s, uint64_t alloc);
 /*
- * Takes a write lease on a file of the segment, until fd is closed: the kernel grants it only to a file's one opener. An
- * open by somebody else meanwhile sends SIGIO, which the program must ignore.
+ * Takes a write lease on a file of the segment, until fd is closed: the kernel grants it only to a file's one opener.
+ * An open by somebody else meanwhile sends SIGIO, which the program must ignore.
  */
 int segment_lease(int fd);
 /*

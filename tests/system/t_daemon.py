@@ -221,6 +221,55 @@ def checking_a_configuration(ctx):
 
 
 @test(fluxkv=True)
+def checking_the_machine(ctx):
+    """What a start would refuse, and could be told without it, is; with its exit status, and without a trace."""
+    d = ctx.daemon(dram="64MB", ssd="8MB")
+    write_file(f"{d.dir}/file", b"")
+    os.mkdir(f"{d.dir}/full")
+    write_file(f"{d.dir}/full/x", b"")
+    fixed = ctx.temp("ro")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "none", fixed], check=True)
+    before = tree(d.dir)
+    good = d.command()[d.command().index("-o") + 1]
+
+    def checked(status, words, more="", mountpoint=d.mnt):
+        args = [FLUXKVD, "--check", "-o", f"{good},{more}", *(["standalone", mountpoint] if mountpoint else [])]
+        p = subprocess.run(args, capture_output=True, text=True, timeout=20 * SLOW, check=False)
+        same(p.returncode, status, f"{args}: {p.stderr!r}")
+        check(words in p.stderr and len(p.stderr.splitlines()) == bool(words), f"{args}: {p.stderr!r}")
+        same(tree(d.dir), before, f"what {args} leaves")
+
+    checked(0, "")
+    checked(0, "", mountpoint=None)
+    checked(0, "", f"state_dir={d.dir}/not/yet,run_dir={d.dir}/neither")
+    checked(CANNOT_SERVE, "does not exist", mountpoint=f"{d.dir}/none")
+    checked(CANNOT_SERVE, "not a directory", mountpoint=f"{d.dir}/file")
+    checked(CANNOT_SERVE, "not empty", mountpoint=f"{d.dir}/full")
+    checked(CANNOT_SERVE, "is a mount point already", mountpoint="/proc")
+    checked(CANNOT_SERVE, f"{d.dir}/none: cannot open the directory", f"ssd={d.dir}/none:8MB")
+    checked(CANNOT_SERVE, f"{d.dir}/file: cannot open the directory", f"ssd={d.dir}/file:8MB", None)
+    checked(CANNOT_SERVE, "the file system has", f"ssd={d.dir}/full:100PB")
+    checked(CANNOT_SERVE, f"{d.dir}/file is not a directory", f"state_dir={d.dir}/file/x")
+    for option in ("run_dir", "state_dir"):
+        checked(CANNOT_SERVE, f"cannot make the directory {fixed}/x", f"{option}={fixed}/x", None)
+    checked(CANNOT_SERVE, f"cannot make files in {fixed}: Read-only", f"ssd={fixed}:1MB", None)
+    checked(CANNOT_SERVE, f"{d.dir}/full is a directory", f"catalog={d.dir}/full")
+    checked(CANNOT_SERVE, f"{d.dir}/none/socket", f"control_socket={d.dir}/none/socket")
+    checked(CANNOT_SERVE, "this machine has only", "dram=100TB")
+    checked(USAGE, "-o dram", "dram=0")
+    # One that runs, and the mount of one that died, are no faults: the next start is what is asked about.
+    d.start()
+    before = tree(d.dir)
+    checked(0, "")
+    d.kill()
+    before = tree(d.state_dir) # the dead mount cannot be walked
+    p = subprocess.run([FLUXKVD, "--check", "-o", good, "standalone", d.mnt], capture_output=True, text=True, check=False)
+    same((p.returncode, p.stderr), (0, ""), "beside the mount of a dead daemon")
+    subprocess.run([FLUXKVD, "--clean", d.mnt], check=True)
+    subprocess.run(["umount", fixed], check=True)
+
+
+@test(fluxkv=True)
 def umount_ends_it(ctx):
     d = ctx.daemon(dram="64MB").start()
     os.mkdir(f"{d.mnt}/ns")
