@@ -7,8 +7,8 @@
  *   version.c  published versions: holds and reads
  *   refill.c   SSD to memory          persist.c  memory to SSD
  *   evict.c    the evictor's thread: victims, reclaiming, waiting for room
- *   names.c    leased names, lookups, what changes names      dir.c  reading directories
- *   overlay.c  which names stand for a private version
+ *   names.c    lookups, what changes names      dir.c  reading directories
+ *   leased.c   the names that are known under a lease      overlay.c  which names stand for a private version
  *   put.c      private versions: life, attributes     put_io.c  bytes     put_publish.c  publish, release
  *   spill.c    private versions that are too large for memory
  *
@@ -27,6 +27,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include "common/buckets.h"
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/list.h"
@@ -104,13 +105,14 @@ struct overlay {
 	atomic_uint count;
 };
 
-struct name_slot;
+#define NAME_LEASES 16384 /* a power of two */
 
 struct names {
 	pthread_mutex_t lock;
-	struct name_slot *slots; /* lock */
-	uint32_t *by_id;	 /* lock: the slot + 1 of a version */
-	uint64_t n_slots;	 /* a power of two */
+	struct buckets by_name, by_id; /* lock: of struct leased */
+	uint64_t hand;		       /* lock: where the next is to go when there are too many */
+	uint64_t min;		       /* so many are kept however few blocks there are; does not change */
+	uint64_t newest[NAME_LEASES];  /* lock: the newest lease seen, by the name's hash */
 };
 
 /* ---- waiting for room --------------------------------------------------------------------------------------- */
@@ -401,7 +403,7 @@ void overlay_remove(struct node *n, struct put *p); /* p->named becomes false; h
 /* Whether any private version that is to be seen lies in this directory. Takes the lock. */
 bool overlay_dir_in_use(struct node *n, uint64_t dir);
 
-int names_init(struct node *n, uint64_t max_names);
+void names_init(struct node *n, uint64_t min_names);
 void names_fini(struct node *n);
 /* Remembers what a name stands for, unless something newer than this lease is known. */
 void names_insert(struct node *n, uint64_t dir, const char *name, const struct msg_attr *a, uint64_t lease);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names: what this node knows under a lease, and the operations that change names. A name is looked for in the overlay
- * first, then among the leased names, then at the master.
+ * Names: looking them up, and the operations that change them. A name is looked for in the overlay first, then among the
+ * leased names, then at the master.
  *
  * The kernel serialises what changes one directory (create, unlink, rename, mkdir, rmdir), so two such operations on
  * one name do not meet here; publishes and lookups come at any time.
@@ -12,130 +12,6 @@
 #include <string.h>
 
 #include "store/impl.h"
-
-/* ---- leased names ------------------------------------------------------------------------------------------- */
-
-/*
- * A table with one place a hash: what comes later takes the place. by_id finds the slot of a version; an entry counts
- * only while the two agree, so a version has at most one name.
- */
-struct name_slot {
-	char *name;	/* NULL: empty */
-	uint64_t lease; /* the newest seen for this slot */
-	struct msg_attr attr;
-	uint64_t dir;
-};
-
-int names_init(struct node *n, uint64_t max_names)
-{
-	uint64_t slots = 1;
-
-	while (slots < max_names && slots < (1ull << 30))
-		slots *= 2;
-	pthread_mutex_init(&n->names.lock, NULL);
-	n->names.n_slots = slots;
-	n->names.slots = calloc(slots, sizeof(*n->names.slots));
-	n->names.by_id = calloc(slots, sizeof(*n->names.by_id));
-	return n->names.slots && n->names.by_id ? 0 : -ENOMEM;
-}
-
-void names_fini(struct node *n)
-{
-	for (uint64_t i = 0; n->names.slots && i < n->names.n_slots; i++)
-		free(n->names.slots[i].name);
-	free(n->names.slots);
-	free(n->names.by_id);
-	n->names.slots = NULL;
-	n->names.by_id = NULL;
-}
-
-/* Both with names.lock held. */
-static struct name_slot *name_slot(struct node *n, uint64_t dir, const char *name)
-{
-	return &n->names.slots[node_name_hash(dir, name) & (n->names.n_slots - 1)];
-}
-
-static uint32_t *id_slot(struct node *n, uint64_t id)
-{
-	return &n->names.by_id[hash_u64(id) & (n->names.n_slots - 1)];
-}
-
-static void clear_slot(struct name_slot *s)
-{
-	free(s->name);
-	s->name = NULL;
-}
-
-void names_insert(struct node *n, uint64_t dir, const char *name, const struct msg_attr *a, uint64_t lease)
-{
-	struct name_slot *s;
-	char *copy;
-
-	/* Directories change with what is in them, and an empty file has no block that would tell its end. What the
-	 * name stood for is over all the same. */
-	if (a->kind != MSG_KIND_FILE || !a->size) {
-		names_forget(n, dir, name, lease);
-		return;
-	}
-	copy = strdup(name);
-	if (!copy)
-		return;
-	pthread_mutex_lock(&n->names.lock);
-	s = name_slot(n, dir, name);
-	if (lease >= s->lease) {
-		clear_slot(s);
-		s->name = copy;
-		copy = NULL;
-		s->dir = dir;
-		s->attr = *a;
-		s->lease = lease;
-		*id_slot(n, a->id) = (uint32_t)(s - n->names.slots) + 1;
-	}
-	pthread_mutex_unlock(&n->names.lock);
-	free(copy);
-}
-
-bool names_find(struct node *n, uint64_t dir, const char *name, struct msg_attr *ret)
-{
-	struct name_slot *s;
-	bool found;
-
-	pthread_mutex_lock(&n->names.lock);
-	s = name_slot(n, dir, name);
-	found = s->name && s->dir == dir && !strcmp(s->name, name) &&
-		*id_slot(n, s->attr.id) == (uint32_t)(s - n->names.slots) + 1 &&
-		(!s->attr.expires_ns || s->attr.expires_ns > clock_real_ns());
-	if (found)
-		*ret = s->attr;
-	pthread_mutex_unlock(&n->names.lock);
-	return found && block_all_present(n, ret);
-}
-
-void names_forget(struct node *n, uint64_t dir, const char *name, uint64_t lease)
-{
-	struct name_slot *s;
-
-	pthread_mutex_lock(&n->names.lock);
-	s = name_slot(n, dir, name);
-	if (s->name && s->dir == dir && !strcmp(s->name, name))
-		clear_slot(s);
-	if (s->lease < lease)
-		s->lease = lease;
-	pthread_mutex_unlock(&n->names.lock);
-}
-
-void names_forget_id(struct node *n, uint64_t id)
-{
-	uint32_t *slot;
-
-	pthread_mutex_lock(&n->names.lock);
-	slot = id_slot(n, id);
-	if (*slot && n->names.slots[*slot - 1].name && n->names.slots[*slot - 1].attr.id == id) {
-		clear_slot(&n->names.slots[*slot - 1]);
-		*slot = 0;
-	}
-	pthread_mutex_unlock(&n->names.lock);
-}
 
 /* ---- requests that are answered with an entry ---------------------------------------------------------------- */
 

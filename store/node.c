@@ -286,8 +286,7 @@ static int init_parts(struct node *n, const struct node_config *cfg)
 {
 	int r = block_index_init(n);
 
-	if (r == 0)
-		r = names_init(n, cfg->name_cache ? cfg->name_cache : NAME_CACHE_DEFAULT);
+	names_init(n, cfg->name_cache ? cfg->name_cache : NAME_CACHE_DEFAULT);
 	if (r < 0)
 		return r;
 	n->policy = policy_new(n->capacity);

@@ -48,7 +48,7 @@ struct node_config {
 	    persist_backlog; /* bytes queued for the SSD tier before blocks are not persisted; 0: a quarter of dram */
 	uint64_t put_deadline_ms; /* of the master: how long a writer may be silent; 0: the default, 60 s */
 	uint64_t leg_deadline_ms; /* how long a reader waits for an SSD; 0: the default, 5 s */
-	uint64_t name_cache;	  /* leased names kept; 0: the default */
+	uint64_t name_cache;	  /* leased names kept, or more: one a block that is here; 0: the default */
 };
 
 int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *e);
