@@ -76,6 +76,12 @@ static int unknown_command(const char *word)
 	const char *near;
 	size_t n = 0;
 
+	/* So mount(8) runs us for a remount, where it does not find the helper mount.fuse.fluxkv. */
+	if (!strcmp(word, "standalone")) {
+		cli_error("no command 'standalone'; to mount: fluxkvd standalone MOUNTPOINT. What is mounted cannot be "
+			  "changed: unmount it and mount it again");
+		return CLI_USAGE;
+	}
 	for (const struct command *c = cli_commands; c->name; c++)
 		names[n++] = c->name;
 	names[n] = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mount.fluxkv: what mount(8) runs for `mount -t fluxkv SOURCE MOUNTPOINT -o OPTIONS`, fstab and .mount units. It turns
- * its arguments into those of fluxkvd and becomes that.
+ * its arguments into those of fluxkvd and becomes that. What is mounted has the type fuse.fluxkv, so for a remount
+ * mount(8) runs it as mount.fuse.fluxkv.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -116,5 +117,12 @@ int main(int argc, char **argv)
 	}
 	if (mount_options_add(&o, "")) /* rest is never NULL */
 		return EXIT_SYSTEM;
+	if (o.remount) {
+		fprintf(stderr,
+			"mount.fluxkv: %s: a mount of FluxKV cannot be changed by a remount; unmount it and mount it "
+			"again\n",
+			argv[optind + 1]);
+		return EXIT_USAGE;
+	}
 	return become_daemon(argv[optind], argv[optind + 1], &o, fake, verbose);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define CONFIG_KEY "config="
+#define REMOUNT "remount"
 
 /* The length of the first option: up to a comma that no backslash escapes. */
 static size_t option_length(const char *list)
@@ -62,6 +63,8 @@ int mount_options_add(struct mount_options *o, const char *list)
 
 		if (!strncmp(list, CONFIG_KEY, sizeof(CONFIG_KEY) - 1))
 			r = set_config(o, list, n);
+		else if (n == strlen(REMOUNT) && !strncmp(list, REMOUNT, n))
+			o->remount = true;
 		else if (n)
 			append_rest(o, list, n);
 		list += n;

@@ -3,9 +3,12 @@
 #ifndef FUSE_MOUNT_OPTIONS_H
 #define FUSE_MOUNT_OPTIONS_H
 
+#include <stdbool.h>
+
 struct mount_options {
 	char *config; /* config=FILE; NULL: none */
 	char *rest;   /* the others, comma separated; NULL before the first call */
+	bool remount; /* not to mount, but to change what is mounted */
 };
 
 /* Adds a list to what is there; a later config= wins. A backslash before a comma keeps it in the value. 0 or -ENOMEM.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuse/pidfile.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -76,10 +77,36 @@ static bool serves(const char *mount_path, pid_t pid)
 	       (mountpoint_has(mountpoint, device, getpid()) || mountpoint_has(mountpoint, device, pid));
 }
 
+/*
+ * Whoever has the lock has the file open. A pid that was written by one that died, or in another pid namespace, is
+ * somebody else's here. What we may not look at, another user's, is not ours either.
+ */
+static bool has_open(long pid, int fd)
+{
+	struct stat ours, st;
+	char path[64];
+	const struct dirent *d;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%ld/fd", pid);
+	dir = fstat(fd, &ours) ? NULL : opendir(path);
+	while (dir && !found && (d = readdir(dir)))
+		found = !fstatat(dirfd(dir), d->d_name, &st, 0) && st.st_dev == ours.st_dev && st.st_ino == ours.st_ino;
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
 static int busy_error(int fd, const char *path, const char *mount_path, const char *instance, struct errmsg *e)
 {
 	long pid = read_pid(fd);
 
+	if (pid && !has_open(pid, fd))
+		return errmsg_set(e, -EBUSY,
+				  "instance %s is not free: %s is locked, by another process than it names; see which: "
+				  "fuser -v %s",
+				  instance, path, path);
 	if (pid && !serves(mount_path, (pid_t)pid))
 		return errmsg_set(
 		    e, -EBUSY,

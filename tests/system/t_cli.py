@@ -48,7 +48,8 @@ def on_both_tiers(d, path):
 @test(fluxkv=True)
 def usage_and_help(ctx):
     d = start(ctx)
-    for args, words in ((["stauts"], "did you mean 'status'"), (["frobnicate"], "no command"), ([], "which command"),
+    for args, words in ((["stauts"], "did you mean 'status'"), (["frobnicate"], "no command"),
+                        (["standalone", d.mnt, "-o", "rw,remount"], "to mount: fluxkvd"), ([], "which command"),
                         (["ls", "--frob"], ["--frob", "fluxkv help ls"]), (["ls", "-x"], "-x"),
                         (["evict", "ns/f"], "--tier"), (["evict", "--tier", "tape", "ns/f"], "dram or ssd"),
                         (["evict", "--tier"], "needs a value"), (["ns", "lsit"], "did you mean 'ns list'"),

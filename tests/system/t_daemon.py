@@ -442,6 +442,9 @@ def mount_command(ctx):
     helped("standalone", d.mnt, "-f", "-o", options)
     check(not left_behind(d.dir), "a fake mount has mounted")
     helped("standalone", d.mnt, "-f", "-o", "dram=lots", status=USAGE)
+    remount = helped("standalone", d.mnt, "-o", f"rw,user_id=0,remount,{options}", status=1).stderr
+    check("cannot be changed by a remount" in remount and remount.count("\n") == 1, remount)
+    check(not left_behind(d.dir), "a remount has mounted")
     check("MOUNTPOINT" in helped("standalone", status=1).stderr, "a missing mount point")
     config = f"{d.dir}/with,comma.yaml"
     write_file(config, b"log_level: debug\n")
@@ -458,10 +461,14 @@ def mount_command(ctx):
             else subprocess.run(["cp", os.path.join(BUILD_DIR, program), sbin], check=True)
     script = 'for f in /sbin/umount /sbin/mount*; do [ -e "$f" ] && ln -sf "$f" "$1/" 2> /dev/null; done; ' \
              'mount --bind "$1" /sbin && shift && exec "$@"'
+    os.symlink("mount.fluxkv", f"{sbin}/mount.fuse.fluxkv")
+    commands = 'mount -t fluxkv standalone "$0" -o "$1" || exit 9; ' \
+               'mount -o remount "$0"; [ $? = 1 ] || exit 8; mount -o remount,ro "$0"; [ $? = 1 ] || exit 7; mkdir "$0/ns"'
     p = subprocess.run(["unshare", "-m", "--propagation", "unchanged", "sh", "-c", script, "sh", sbin,
-                        "mount", "-t", "fluxkv", "standalone", d.mnt, "-o", options],
-                       capture_output=True, text=True, timeout=30 * SLOW, check=False)
-    same((p.returncode, p.stderr), (0, ""), "mount -t fluxkv")
+                        "sh", "-c", commands, d.mnt, options], capture_output=True, text=True, timeout=30 * SLOW, check=False)
+    same(p.returncode, 0, f"mount -t fluxkv, and remounts: {p.stderr!r}")
+    lines = p.stderr.splitlines()
+    check(len(lines) == 2 and all("cannot be changed by a remount" in x for x in lines), p.stderr)
     pid = pid_of(d)
     os.kill(pid, signal.SIGTERM)
     ends(pid)

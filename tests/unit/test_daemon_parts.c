@@ -2,6 +2,7 @@
 /* What fluxkvd is made of beside the file system: mount lines, mount options, the pid file, places. */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,16 +19,36 @@
 
 static char dir[PATH_MAX];
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st, (void)type, (void)at;
+	return remove(path);
+}
+
+/* Unchecked fixtures run in the process that forks for each test: what a test that fails has left goes as well. */
+static void remove_dir(void)
+{
+	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 static void make_dir(void)
 {
 	const char *tmp = getenv("TMPDIR");
 
 	snprintf(dir, sizeof(dir), "%s/fluxkv-parts-XXXXXX", tmp ? tmp : "/tmp");
-	ck_assert_ptr_nonnull(mkdtemp(dir));
+	if (!mkdtemp(dir))
+		abort();
+}
+
+/* Whatever the test before has left. */
+static void begin(void)
+{
+	remove_dir();
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
 }
 
 /* What the tests make is known by name; rmdir() failing says that one of them left something. */
-static void remove_dir(void)
+static void expect_empty(void)
 {
 	char path[PATH_MAX + 16];
 
@@ -88,7 +109,6 @@ START_TEST(resolves_mount_points)
 	struct errmsg e;
 	char *path = NULL;
 
-	make_dir();
 	ck_assert_int_eq(mountpoint_resolve(dir, &path, &e), 0);
 	ck_assert_int_eq(mountpoint_prepare(path, NULL, &e), 0);
 	ck_assert_int_eq(mkdir(in_dir("full"), 0700), 0);
@@ -100,7 +120,7 @@ START_TEST(resolves_mount_points)
 	ck_assert_ptr_nonnull(strstr(e.text, "mkdir -p"));
 	ck_assert_int_eq(mountpoint_prepare("/proc", NULL, &e), -EBUSY);
 	ck_assert_int_eq(mountpoint_prepare("/proc/self/stat", NULL, &e), -ENOTDIR);
-	remove_dir();
+	expect_empty();
 }
 END_TEST
 
@@ -121,6 +141,12 @@ START_TEST(takes_mount_options_apart)
 	ck_assert_str_eq(o.config, "");
 	ck_assert_str_eq(o.rest, "rw,dram=1GB,ssd=/x\\,y:1GB,end\\");
 	mount_options_done(&o);
+	ck_assert_int_eq(mount_options_add(&o, "remounts,ro"), 0);
+	ck_assert(!o.remount);
+	ck_assert_int_eq(mount_options_add(&o, "rw,remount,nosuid"), 0);
+	ck_assert(o.remount);
+	ck_assert_str_eq(o.rest, "remounts,ro,rw,nosuid");
+	mount_options_done(&o);
 	ck_assert_ptr_null(o.rest);
 }
 END_TEST
@@ -133,7 +159,6 @@ START_TEST(locks_one_pid_file)
 	struct errmsg e;
 	char pid[32];
 
-	make_dir();
 	ck_assert_int_eq(stat("/proc", &proc), 0);
 	ck_assert_int_eq(pidfile_lock(dir, "node1", &p, &e), 0);
 	ck_assert_int_eq(pidfile_serves(p, proc.st_dev, "/proc", &e), 0);
@@ -149,7 +174,7 @@ START_TEST(locks_one_pid_file)
 	pidfile_unlock(p);
 	ck_assert_int_eq(pidfile_lock(in_dir("none"), "node1", &p, &e), -ENOENT);
 	ck_assert_ptr_null(pidfile_unlock(NULL));
-	remove_dir();
+	expect_empty();
 }
 END_TEST
 
@@ -178,7 +203,6 @@ START_TEST(waits_for_one_that_ends)
 {
 	struct stat proc;
 
-	make_dir();
 	ck_assert_int_eq(stat("/proc", &proc), 0);
 	for (int i = 0; i < 3; i++) {
 		pid_t pid = hold_for(300, proc.st_dev + (i == 0), i == 1);
@@ -194,7 +218,33 @@ START_TEST(waits_for_one_that_ends)
 		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 		ck_assert_int_eq(status, 0);
 	}
-	remove_dir();
+	expect_empty();
+}
+END_TEST
+
+/* The file is locked, and says a pid that is some other program's by now: that one is not to be named, let alone
+ * killed. */
+START_TEST(names_nobody_else)
+{
+	struct pidfile *p = NULL, *other = NULL;
+	struct stat proc;
+	struct errmsg e;
+	char pid[32];
+	FILE *f;
+
+	ck_assert_int_eq(stat("/proc", &proc), 0);
+	ck_assert_int_eq(pidfile_lock(dir, "node1", &p, &e), 0);
+	ck_assert_int_eq(pidfile_serves(p, proc.st_dev, "/proc", &e), 0);
+	f = fopen(in_dir("fluxkvd.pid"), "w");
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "%ld\n", (long)getppid());
+	fclose(f);
+	ck_assert_int_eq(pidfile_lock(dir, "node1", &other, &e), -EBUSY);
+	snprintf(pid, sizeof(pid), "%ld", (long)getppid());
+	ck_assert_msg(!strstr(e.text, pid) && !strstr(e.text, "kill"), "%s", e.text);
+	ck_assert_ptr_nonnull(strstr(e.text, "is locked, by another process than it names"));
+	pidfile_unlock(p);
+	expect_empty();
 }
 END_TEST
 
@@ -205,7 +255,6 @@ START_TEST(takes_over_a_dead_pid_file)
 	int status;
 	pid_t pid;
 
-	make_dir();
 	pid = fork();
 	if (!pid)
 		_exit(pidfile_lock(dir, "node1", &p, &e) ? 1 : 0);
@@ -214,7 +263,7 @@ START_TEST(takes_over_a_dead_pid_file)
 	ck_assert_int_eq(access(in_dir("fluxkvd.pid"), F_OK), 0);
 	ck_assert_int_eq(pidfile_lock(dir, "node1", &p, &e), 0);
 	pidfile_unlock(p);
-	remove_dir();
+	expect_empty();
 }
 END_TEST
 
@@ -224,7 +273,6 @@ START_TEST(undoes_places)
 	struct errmsg e;
 	int fd;
 
-	make_dir();
 	ck_assert_int_eq(mkdir(in_dir("old"), 0700), 0);
 	ck_assert_int_eq(places_mkdir(&p, in_dir("old/a/b"), 0700, &e), 0);
 	ck_assert_int_eq(places_mkdir(&p, in_dir("old/a/b"), 0700, &e), 0);
@@ -240,7 +288,7 @@ START_TEST(undoes_places)
 	ck_assert_int_eq(access(in_dir("old/a"), F_OK), -1);
 	/* What was there before stays. */
 	ck_assert_int_eq(rmdir(in_dir("old")), 0);
-	remove_dir();
+	expect_empty();
 }
 END_TEST
 
@@ -249,12 +297,11 @@ START_TEST(keeps_places)
 	struct places p = {0};
 	struct errmsg e;
 
-	make_dir();
 	ck_assert_int_eq(places_mkdir(&p, in_dir("a"), 0700, &e), 0);
 	places_keep(&p);
 	places_undo(&p);
 	ck_assert_int_eq(rmdir(in_dir("a")), 0);
-	remove_dir();
+	expect_empty();
 }
 END_TEST
 
@@ -263,12 +310,15 @@ int main(void)
 	Suite *s = suite_create("daemon_parts");
 	TCase *t = tcase_create("daemon_parts");
 
+	tcase_add_unchecked_fixture(t, make_dir, remove_dir);
+	tcase_add_checked_fixture(t, begin, NULL);
 	tcase_add_test(t, takes_mount_lines_apart);
 	tcase_add_test(t, refuses_mount_lines);
 	tcase_add_test(t, resolves_mount_points);
 	tcase_add_test(t, takes_mount_options_apart);
 	tcase_add_test(t, locks_one_pid_file);
 	tcase_add_test(t, waits_for_one_that_ends);
+	tcase_add_test(t, names_nobody_else);
 	tcase_add_test(t, takes_over_a_dead_pid_file);
 	tcase_add_test(t, undoes_places);
 	tcase_add_test(t, keeps_places);
