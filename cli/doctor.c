@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "cli/session.h"
+#include "common/mountinfo.h"
 #include "net/json.h"
 
 #define NOFILE_WANTED 1024
@@ -46,31 +48,50 @@ static void check_kernel(struct doctor *d)
 	       major > 5 || (major == 5 && minor >= 4) ? "" : ": FluxKV needs Linux 5.4 or newer");
 }
 
+/* Works, or may work, but there is something to say about it. */
+static void note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+static void note(const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("%-6s", "note");
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+static bool has_helper(void)
+{
+	return !access("/usr/bin/fusermount3", X_OK) || !access("/bin/fusermount3", X_OK) ||
+	       !access("/usr/local/bin/fusermount3", X_OK);
+}
+
 static void check_fuse(struct doctor *d)
 {
-	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC), err = errno;
 
 	if (fd >= 0) {
 		report(d, true, "/dev/fuse can be opened");
 		close(fd);
-	} else if (errno == ENOENT) {
+	} else if (err == ENOENT) {
 		report(d, false,
 		       "/dev/fuse is not there: modprobe fuse, or give the container the device (--device /dev/fuse)");
+	} else if (err == EACCES && geteuid() && has_helper()) {
+		report(d, true, "/dev/fuse is not for this user, and fusermount3 opens it");
 	} else {
-		report(d, false, "/dev/fuse: %s", strerror(errno));
+		report(d, false, "/dev/fuse: %s", strerror(err));
 	}
 }
 
 static void check_helper(struct doctor *d)
 {
-	bool there = !access("/usr/bin/fusermount3", X_OK) || !access("/bin/fusermount3", X_OK) ||
-		     !access("/usr/local/bin/fusermount3", X_OK);
-
 	if (geteuid())
-		report(d, there, "fusermount3 %s",
-		       there ? "is installed"
-			     : "is not installed; without it only root can mount (Debian: "
-			       "apt install fuse3)");
+		report(d, has_helper(), "fusermount3 %s",
+		       has_helper() ? "is installed"
+				    : "is not installed; without it only root can mount (Debian: "
+				      "apt install fuse3)");
 }
 
 static void check_files(struct doctor *d)
@@ -107,56 +128,42 @@ static void check_huge_pages(struct doctor *d)
 	fclose(f);
 }
 
-/* In place: the kernel writes blanks, newlines and backslashes of a mount point as \ooo. */
-static void unescape(char *s)
-{
-	char *out = s;
-
-	while (*s) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' &&
-		    s[3] <= '7') {
-			*out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
-			s += 4;
-		} else {
-			*out++ = *s++;
-		}
-	}
-	*out = '\0';
-}
-
+/*
+ * stat(2) asks first whether this user may have an answer at all, and is then perhaps answered by the kernel alone;
+ * statfs(2) always asks the daemon, but for such a user, who gets nothing instead of an error.
+ */
 static void check_mount(struct doctor *d, const char *target)
 {
-	struct statfs st;
+	struct statfs fs;
+	struct stat st;
+	int err = !stat(target, &st) || errno != EACCES ? 0 : EACCES;
 
-	if (!statfs(target, &st)) /* stat(2) may be answered by the kernel */
+	if (!err && statfs(target, &fs))
+		err = errno;
+	if (!err)
 		report(d, true, "%s is mounted", target);
-	else if (errno == ENOTCONN)
+	else if (err == EACCES)
+		note("%s is mounted, and not for this user (allow_other), who cannot see whether it serves", target);
+	else if (err == ENOTCONN)
 		report(d, false, "%s: its fluxkvd died; start it again on the same mount point, or: umount -l '%s'",
 		       target, target);
-	else if (errno == EACCES)
-		report(d, true, "%s is mounted, and not for this user (allow_other)", target);
 	else
-		report(d, false, "%s: %s", target, strerror(errno));
+		report(d, false, "%s: %s", target, strerror(err));
 }
 
-static void check_stale_mounts(struct doctor *d)
+static void check_mounts(struct doctor *d)
 {
-	FILE *f = fopen("/proc/self/mounts", "re");
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct mount_line m;
 	char *line = NULL;
 	size_t cap = 0;
 
-	if (!f)
-		return;
-	while (getline(&line, &cap, f) > 0) {
-		char target[4 * PATH_MAX], type[64];
-
-		if (sscanf(line, "%*s %16383s %63s", target, type) != 2 || strcmp(type, "fuse.fluxkv"))
-			continue;
-		unescape(target);
-		check_mount(d, target);
-	}
+	while (f && getline(&line, &cap, f) > 0)
+		if (!mount_line_parse(line, &m) && !strcmp(m.fstype, "fuse.fluxkv"))
+			check_mount(d, m.target);
 	free(line);
-	fclose(f);
+	if (f)
+		fclose(f);
 }
 
 /* Works, but another way works better. */
@@ -165,8 +172,7 @@ static void check_passthrough(struct doctor *d, const json_t *p)
 	if (json_is_true(json_at(p, "on")))
 		report(d, true, "the kernel reads values from memory without the daemon (passthrough)");
 	else if (p)
-		printf("%-6sreads are copied by the daemon, which is slower than passthrough: %s\n", "note",
-		       json_str(p, "why_not"));
+		note("reads are copied by the daemon, which is slower than passthrough: %s", json_str(p, "why_not"));
 }
 
 static void check_status(struct doctor *d, const json_t *j)
@@ -217,7 +223,7 @@ int cmd_doctor(const struct cli_options *o, int n, char **words)
 	check_helper(&d);
 	check_files(&d);
 	check_huge_pages(&d);
-	check_stale_mounts(&d);
+	check_mounts(&d);
 	r = check_daemon(&d, o);
 	return r ? r : d.faults ? CLI_FAILED : CLI_OK;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/path.h"
+#include "common/mountinfo.h"
 #include "net/json.h"
 
 /* Longer than any deadline of the daemon's own: it should be the one that says what took so long. */
@@ -123,12 +124,40 @@ static bool search_denied(const char *dir, char ret_path[PATH_MAX])
 	return denied;
 }
 
+/* Where FluxKV is mounted by a daemon that may live: it has its run directory elsewhere, or is in a container. */
+static bool search_mount(char ret_target[PATH_MAX])
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct mount_line m;
+	struct statfs st;
+	bool found = false;
+	char *line = NULL;
+	size_t cap = 0;
+
+	while (f && !found && getline(&line, &cap, f) > 0) {
+		if (mount_line_parse(line, &m) || strcmp(m.fstype, "fuse.fluxkv") || strlen(m.target) >= PATH_MAX)
+			continue;
+		found = !statfs(m.target, &st) || errno != ENOTCONN;
+		if (found)
+			strcpy(ret_target, m.target);
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found;
+}
+
 static void tell_none(const char *dir, const char *pattern)
 {
 	char path[PATH_MAX];
 
 	if (search_denied(dir, path))
 		cli_error("%s: permission denied; run fluxkv as the user that runs fluxkvd, or as root", path);
+	else if (search_mount(path))
+		cli_error(
+		    "the daemon that serves %s is not found (there is no %s); name its run_dir with --run-dir DIR, "
+		    "or its socket with --socket PATH",
+		    path, pattern);
 	else
 		cli_error("no daemon runs here (there is no %s); start one with: fluxkvd standalone MOUNTPOINT, or "
 			  "name its socket with --socket PATH",

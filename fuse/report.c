@@ -6,6 +6,7 @@
 
 #include "common/clock.h"
 #include "fuse/fs.h"
+#include "fuse/mountpoint.h"
 #include "master/local.h"
 #include "net/ctl.h"
 #include "ssd/ssd.h"
@@ -114,16 +115,26 @@ static json_t *fs_part(const struct report *r)
 			 I(f.passthrough_held));
 }
 
+/* What umount(8) leaves when files are open, or when another mount namespace has a copy, is no mount to us. */
+static bool is_mounted(const struct report *r)
+{
+	struct fs *fs = atomic_load(&r->fs);
+
+	if (!fs || access("/proc/self/mountinfo", R_OK))
+		return true; /* nothing tells otherwise */
+	return mountpoint_has(r->mountpoint, fs_device(fs), getpid());
+}
+
 json_t *report_status(const struct report *r)
 {
 	struct node_stats n;
 	json_t *j;
 
 	node_get_stats(r->node, &n);
-	j = json_pack("{s:b,s:s,s:s,s:s,s:s,s:I,s:f,s:o}", "ok", 1, "version", PACKAGE_VERSION, "instance", r->instance,
-		      "cluster", r->cluster, "source", r->source, "pid", I(getpid()), "uptime_seconds",
+	j = json_pack("{s:b,s:s,s:s,s:s,s:s,s:I,s:f,s:o,s:b}", "ok", 1, "version", PACKAGE_VERSION, "instance",
+		      r->instance, "cluster", r->cluster, "source", r->source, "pid", I(getpid()), "uptime_seconds",
 		      (double)(clock_ns() - r->started) / (double)NS_PER_SEC, "mountpoint",
-		      ctl_name_to_json(r->mountpoint));
+		      ctl_name_to_json(r->mountpoint), "mounted", (int)is_mounted(r));
 	json_object_set_new(j, "dram", dram_tier(&n));
 	json_object_set_new(j, "ssd", ssd_tier(r, &n));
 	add_work(j, &n);

@@ -8,10 +8,12 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
+import threading
 import time
 
-from lib import (BUILD_DIR, FLUXKV, MIB, SLOW, big_stamped, check, check_bytes, left_behind, process_state, read_file,
+from lib import (BUILD_DIR, FLUXKV, MIB, SLOW, Skip, big_stamped, check, check_bytes, left_behind, process_state, read_file,
                  run, same, test, wait_for, write_file)
 
 FAILED, USAGE, UNREACHABLE = 1, 2, 3
@@ -557,9 +559,12 @@ def who_may_do_what(ctx):
         p = looking_around("status")
         same(p.returncode, UNREACHABLE, f"{denied} of 0700")
         check(denied in p.stderr and "permission denied" in p.stderr, p.stderr)
-    check("no daemon runs" in looking_around("status", env={**os.environ, "FLUXKV_RUN_DIR": f"{ctx.base}/none"}).stderr,
-          "a directory that is not there")
+    elsewhere = {**os.environ, "FLUXKV_RUN_DIR": f"{ctx.base}/none"}
+    check(re.search("the daemon that serves .* is not found", looking_around("status", env=elsewhere).stderr),
+          "a directory that is not there, and a mount that is")
     d.stop()
+    if b" fuse.fluxkv " not in read_file("/proc/self/mounts"): # of somebody else
+        check("no daemon runs" in looking_around("status", env=elsewhere).stderr, "a directory that is not there")
 
 
 def on_terminal(args, keys=(), seconds=20):
@@ -657,6 +662,89 @@ def doctor(ctx):
     out = odd.cli("doctor", ok=False).stdout
     check(f"FAULT {odd.mnt}: its fluxkvd died" in out, f"the dead odd mount is not in:\n{out}")
     odd.end()
+
+
+@test(fluxkv=True)
+def doctor_of_an_ordinary_user(ctx):
+    """What is for root alone is no fault, and what this user cannot see is neither "ok" nor "not there"."""
+    d = ctx.daemon(dram="64MB").start()
+    for path in (ctx.base, d.dir, d.run_dir):
+        os.chmod(path, 0o755)
+
+    def asked(run_dir):
+        return subprocess.run([FLUXKV, "--run-dir", run_dir, "doctor"], capture_output=True, text=True, timeout=30 * SLOW,
+                              user=65534, group=65534, extra_groups=[], check=False)
+
+    try:
+        p = asked(d.run_dir)
+    except PermissionError as e:
+        raise Skip("another user cannot run what was built here") from e
+    same(p.returncode, UNREACHABLE, p.stderr)
+    check(f"note  {d.mnt} is mounted, and not for this user" in p.stdout, p.stdout)
+    check(f"{d.run_dir}/{d.instance}: permission denied" in p.stderr, p.stderr)
+    if stat.S_IMODE(os.stat("/dev/fuse").st_mode) & 0o006 != 0o006 and shutil.which("fusermount3"):
+        check("FAULT /dev/fuse" not in p.stdout and "fusermount3 opens it" in p.stdout, p.stdout)
+    p = asked(f"{d.dir}/none")
+    check(re.search("the daemon that serves .* is not found", p.stderr), p.stderr)
+    d.stop()
+
+
+@test(fluxkv=True)
+def unmounted_and_still_there(ctx):
+    """A mount namespace with a copy of the mount keeps the daemon: the status says so, and not that it is mounted."""
+    d = ctx.daemon(dram="64MB").start()
+    check(f"\nmounted on {d.mnt}\n" in d.cli("status").stdout, "mounted")
+    copy = subprocess.Popen(["unshare", "-m", "sh", "-c", "echo; exec sleep 100"], stdout=subprocess.PIPE)
+    copy.stdout.readline()
+    subprocess.run(["umount", d.mnt], check=True)
+    same(d.status()["mounted"], False, "mounted, to a program")
+    out = d.cli("status").stdout
+    check(f"\nunmounted from {d.mnt}, and still in use" in out and f"kill {d.pid}\n" in out, out)
+    copy.kill()
+    copy.communicate()
+    same(d.wait(), 0, "the daemon's end")
+
+
+class FakeDaemon(threading.Thread):
+    """Answers on a control socket whatever it is told to."""
+
+    def __init__(self, path, **answers):
+        super().__init__(daemon=True)
+        self.answers = answers
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        self.start()
+
+    def run(self):
+        while True:
+            with self.listener.accept()[0] as s, s.makefile("rwb") as f:
+                for line in f:
+                    f.write(json.dumps({"ok": True, **self.answers[json.loads(line)["op"]]}).encode() + b"\n")
+                    f.flush()
+
+
+@test(fluxkv=True)
+def top_with_passthrough(ctx):
+    """What the kernel reads by itself is not counted: that is said, or nothing would seem to be read."""
+    d = start(ctx)
+    answers = {}
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(d.socket)
+        with s.makefile("rwb") as f:
+            for op in ("hello", "status"):
+                f.write(json.dumps({"op": op}).encode() + b"\n")
+                f.flush()
+                answers[op] = json.loads(f.readline())
+    d.stop()
+    for on in (True, False):
+        answers["status"]["fs"]["passthrough"] = {"on": on, "why_not": None if on else "x", "held": 8 * MIB}
+        path = f"{ctx.temp('fake')}/s"
+        FakeDaemon(path, **answers)
+        out = subprocess.run([FLUXKV, "--socket", path, "top", "-n", "1"], capture_output=True, text=True, check=True,
+                             timeout=20 * SLOW).stdout
+        check(re.search(r"^copied to readers ", out, re.M), out)
+        same("(passthrough): 8 MiB open" in out, on, out)
 
 
 @test(fluxkv=True, timeout=120)

@@ -85,6 +85,22 @@ START_TEST(says_why_reads_are_copied)
 }
 END_TEST
 
+START_TEST(says_what_is_left_of_a_mount)
+{
+	json_t *j = json_pack("{s:b,s:s,s:i}", "mounted", 0, "mountpoint", "/mnt/x", "pid", 7);
+	char *text = status_text(j);
+
+	ck_assert_ptr_nonnull(strstr(text, "\nunmounted from /mnt/x, and still in use by open files, or by a mount "
+					   "namespace that has a copy of the mount; to end it: kill 7\n"));
+	free(text);
+	json_object_set_new(j, "mounted", json_true());
+	text = status_text(j);
+	ck_assert_ptr_nonnull(strstr(text, "\nmounted on /mnt/x\n"));
+	free(text);
+	json_decref(j);
+}
+END_TEST
+
 /* An older or newer daemon may leave something out. */
 START_TEST(takes_what_is_there)
 {
@@ -127,6 +143,7 @@ int main(void)
 	tcase_add_test(t, prints_all);
 	tcase_add_test(t, says_how_long);
 	tcase_add_test(t, says_why_reads_are_copied);
+	tcase_add_test(t, says_what_is_left_of_a_mount);
 	tcase_add_test(t, takes_what_is_there);
 	tcase_add_test(t, finds_the_way);
 	suite_add_tcase(s, t);
