@@ -47,8 +47,11 @@ int op_lookup(struct core *c, struct msg *m)
 	uint32_t h;
 	int r = name_arg(c, m->u.name.dir, m->u.name.name, &n);
 
-	if (r < 0)
+	if (r < 0) {
+		/* With -ENOENT, here the directory's, the answer says why: nothing of the question may be left there. */
+		memset(&m->u.entry, 0, sizeof(m->u.entry));
 		return r;
+	}
 	h = find_arg(c, &n);
 	if (!h) {
 		memset(&m->u.entry, 0, sizeof(m->u.entry));

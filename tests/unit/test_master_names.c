@@ -57,7 +57,8 @@ START_TEST(names_are_checked)
 	ck_assert_int_eq(rig_lookup(&rg, 1, MSG_ROOT_DIR, longest), -ENOENT);
 	rig_mkdir(&rg, MSG_ROOT_DIR, longest);
 	ck_assert_int_eq(rig_lookup(&rg, 1, MSG_ROOT_DIR, longest), 0);
-	ck_assert_int_eq(rig_lookup(&rg, 1, 12345, "x"), -ENOENT);
+	ck_assert_int_eq(rig_lookup(&rg, 1, 12345, longest), -ENOENT);
+	ck_assert_uint_eq(rg.answer->u.entry.miss, MSG_MISS_NEVER); /* and nothing that is left of the question */
 }
 END_TEST
 
