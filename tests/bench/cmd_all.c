@@ -17,6 +17,9 @@
 #include "tests/bench/suite_node.h"
 #include "tests/bench/suite_table.h"
 
+/* 10 GiB of 256 MiB. */
+#define HELD_PASSES 40
+
 struct all {
 	struct bench *b;
 	struct bench_options o; /* settled */
@@ -26,28 +29,58 @@ struct all {
 /* All rows of the job. */
 static int none(struct all *a, enum suite_job_id job, bool failed, const char *why)
 {
+	struct suite_line l;
 	int r = 0;
 
 	for (const struct suite_row *row = suite_rows; r == 0 && row->what; row++)
-		if (row->job == job)
-			r = suite_table_none(&a->table, row, failed, why);
+		if (row->job == job) {
+			l = suite_line_of(row, &a->o);
+			r = suite_table_none(&a->table, &l, failed, why);
+		}
 	return r;
+}
+
+static int find(const struct suite_line *l, const struct report *report, struct report_pair *ret)
+{
+	switch (l->row->kind) {
+	case SUITE_RATIO:
+		return report_pair(report, &l->key, l->row->target, ret);
+	case SUITE_GROWTH:
+		return report_growth(report, &l->key, l->row->target, ret);
+	default:
+		return report_single(report, &l->key, l->row->target, ret);
+	}
+}
+
+/* Why a row has nothing to show although its job has been done. */
+static const char *lack(const struct suite_line *l, const struct report *report, struct errmsg *e)
+{
+	const char *note = report_first_note(report);
+
+	if (!strcmp(l->row->target, backend_redis.name)) {
+		if (!backend_here(&backend_redis, NULL, e))
+			errmsg_prefix(e, -ENOENT, "skipped: no redis-server");
+		return e->text;
+	}
+	return note ? note : "there is nothing to compare with";
 }
 
 static int fill(struct all *a, enum suite_job_id job, const struct report *report)
 {
-	const char *note = report_first_note(report);
+	struct errmsg e = {{0}};
 	struct report_pair pair;
+	struct suite_line l;
 	int r = 0;
 
 	for (const struct suite_row *row = suite_rows; r == 0 && row->what; row++) {
 		if (row->job != job)
 			continue;
-		r = report_pair(report, &row->key, row->target, &pair);
+		l = suite_line_of(row, &a->o);
+		r = find(&l, report, &pair);
 		if (r == 0)
-			r = suite_table_add(&a->table, row, &pair);
+			r = suite_table_add(&a->table, &l, &pair);
 		else if (r == -ENOENT)
-			r = suite_table_none(&a->table, row, false, note ? note : "there is nothing to compare with");
+			r = suite_table_none(&a->table, &l, false, lack(&l, report, &e));
 	}
 	return r;
 }
@@ -66,9 +99,46 @@ static int lacks_ssd(const struct all *a, const struct suite_node *n, struct err
 	return ssd_place_check(ssd_place(&a->o), e);
 }
 
-/* Why the job cannot be measured on that mount, in e, and a negative errno; or 0. */
-static int lacks(const struct all *a, const struct suite_job *job, const struct suite_node *n, struct errmsg *e)
+/* Where one of our daemons ran, another that does not start is a failure; else the machine lacks something. */
+static bool does_start(const struct all *a)
 {
+	return a->table.measured > 0;
+}
+
+static const char *first_why(const struct all *a)
+{
+	const char *why = json_string_value(json_object_get(json_array_get(a->table.rows, 0), "why"));
+
+	return why ? why : "";
+}
+
+/* The same as lacks() for a job that makes what it needs. They come last: where no daemon ran they are not begun. */
+static int lacks_own(const struct all *a, enum suite_job_id id, struct errmsg *e)
+{
+	const struct suite_job *job = &suite_jobs[id];
+	const struct argv_sizes n = suite_objects(id, &a->o);
+	uint64_t have, want = 0;
+	char h[24], w[24];
+
+	if (!does_start(a))
+		return errmsg_set(e, -ENODATA, "%s", first_why(a));
+	if (job->needs & NEEDS_START && !a->o.start)
+		return errmsg_set(e, -ENODATA, "needs --start: it has a daemon for each number of files");
+	for (unsigned i = 0; i < n.n; i++)
+		want += n.v[i] * job->object_bytes;
+	if (suite_node_memory(&have) < 0 || want <= have)
+		return 0;
+	return errmsg_set(e, -ENOMEM, "needs %s of memory, %s are available; see --%s", size_format(want, w, sizeof(w)),
+			  size_format(have, h, sizeof(h)), id == JOB_MASTER ? "master-objects" : "grown-files");
+}
+
+/* Why the job cannot be measured on that mount, in e, and a negative errno; or 0. */
+static int lacks(const struct all *a, enum suite_job_id id, const struct suite_node *n, struct errmsg *e)
+{
+	const struct suite_job *job = &suite_jobs[id];
+
+	if (job->mount == SUITE_NONE)
+		return lacks_own(a, id, e);
 	if (!n->dir || (job->needs & NEEDS_PASSTHROUGH && !n->passthrough))
 		return errmsg_set(e, -ENODATA, "%s", n->why.text);
 	if (job->needs & NEEDS_AGAINST && !a->o.against)
@@ -98,10 +168,17 @@ static struct bench_options options_of(const struct all *a, const struct suite_j
 	ret.baseline = job->baseline;
 	ret.by = job->by;
 	ret.ssd_dir = ssd_place(o);
+	ret.growth.objects = suite_objects(job - suite_jobs, o);
+	ret.start = job->mount == SUITE_NONE;
+	ret.fluxkvd = o->fluxkvd;
 	ret.ssd_compare = ssd_off;
 	ret.against = job->needs & NEEDS_AGAINST ? o->against : NULL;
 	ret.fluxkv = o->fluxkv;
 	ret.socket = n->started ? n->socket : o->socket;
+	if (job == &suite_jobs[JOB_HELD]) {
+		ret.passes = HELD_PASSES;
+		ret.sizes = (struct argv_sizes){.v = {16 << 20}, .n = 1};
+	}
 	return ret;
 }
 
@@ -125,7 +202,7 @@ static int measure(struct all *a, enum suite_job_id id, const struct suite_node 
 	b.report = report_new();
 	if (!b.report)
 		return -ENOMEM;
-	r = bench_measure(&b, job->command, job->run);
+	r = job->mount == SUITE_NONE ? job->run(&b) : bench_measure(&b, job->command, job->run);
 	if (stop_wanted())
 		r = -EINTR;
 	else if (r < 0)
@@ -136,12 +213,6 @@ static int measure(struct all *a, enum suite_job_id id, const struct suite_node 
 		r = report_copy_notes(a->b->report, job->name, b.report);
 	report_free(b.report);
 	return r;
-}
-
-/* Where one of our daemons ran, another that does not start is a failure; else the machine lacks something. */
-static bool does_start(const struct all *a)
-{
-	return a->table.measured > 0;
 }
 
 /* With the other mount, which is started now if it is ours. */
@@ -173,7 +244,7 @@ static int run_jobs(struct all *a, enum suite_mount mount, const struct suite_no
 			continue;
 		if (stop_wanted())
 			r = -EINTR;
-		else if (lacks(a, &suite_jobs[id], n, &e) < 0)
+		else if (lacks(a, id, n, &e) < 0)
 			r = none(a, id, !n->dir && n->started && does_start(a), e.text);
 		else if (suite_jobs[id].needs & NEEDS_SSD_OFF)
 			r = measure_ssd_off(a, id, n);
@@ -247,7 +318,6 @@ static int print_json(struct all *a)
 static int finish(struct all *a)
 {
 	const struct suite_table *t = &a->table;
-	const char *why;
 	int r = 0;
 
 	if (a->b->o->json)
@@ -259,10 +329,8 @@ static int finish(struct all *a)
 		r = output_flush(&a->b->fault);
 	if (r == 0 && t->failed)
 		return fault_set(&a->b->fault, -EIO, "%u row%s failed", t->failed, t->failed > 1 ? "s have" : " has");
-	if (r == 0 && !t->measured) {
-		why = json_string_value(json_object_get(json_array_get(t->rows, 0), "why"));
-		return fault_set(&a->b->fault, -ENODATA, "nothing was measured: %s", why ? why : "");
-	}
+	if (r == 0 && !t->measured)
+		return fault_set(&a->b->fault, -ENODATA, "nothing was measured: %s", first_why(a));
 	return r;
 }
 
@@ -285,6 +353,7 @@ static int start(struct all *a, struct suite_node *given)
 
 int cmd_all(struct bench *b)
 {
+	const struct suite_node nothing = {0};
 	struct suite_node given = {0};
 	struct all a = {.b = b, .o = *b->o, .table = {.out = b->o->json ? NULL : stdout, .rows = json_array()}};
 	int r = a.table.rows ? start(&a, &given) : -ENOMEM;
@@ -293,6 +362,8 @@ int cmd_all(struct bench *b)
 		suite_table_head(&a.table);
 		r = b->o->start ? run_started(&a) : run_given(&a, &given);
 	}
+	if (r == 0)
+		r = run_jobs(&a, SUITE_NONE, &nothing);
 	if (r == 0)
 		r = finish(&a);
 	json_decref(a.table.rows);

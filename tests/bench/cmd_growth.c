@@ -133,11 +133,11 @@ static int run_directory(struct bench *b, struct site *s)
 	return r;
 }
 
-int cmd_growth(struct bench *b)
+/* *fs: the type of what was measured, NULL: nobody asks. */
+static int run(struct bench *b, struct mountinfo *fs)
 {
 	unsigned n = b->o->start ? b->o->growth.objects.n : 1;
 	struct site *sites = calloc(n, sizeof(*sites));
-	char fs[sizeof(sites->own.mount.type)];
 	int r = sites ? bench_buffers(b, FILE_BYTES) : -ENOMEM;
 
 	for (unsigned i = 0; sites && i < n; i++) /* not open yet */
@@ -146,11 +146,24 @@ int cmd_growth(struct bench *b)
 		r = report_note(b->report, "each run is the mean of %u operations", ops_of(b->o));
 	if (r == 0)
 		r = b->o->start ? run_started(b, sites) : run_directory(b, sites);
-	if (r == 0)
-		snprintf(fs, sizeof(fs), "%s", b->o->start ? "started" : sites->own.mount.type);
+	if (r == 0 && fs)
+		*fs = sites->own.mount;
 	for (unsigned i = 0; sites && i < n; i++)
 		site_end(&sites[i]);
 	free(sites);
 	bench_drop_buffers(b);
-	return r < 0 ? r : output_print(b, "growth", b->dir ? b->dir : "", fs);
+	return r;
+}
+
+int growth_measure(struct bench *b)
+{
+	return run(b, NULL);
+}
+
+int cmd_growth(struct bench *b)
+{
+	struct mountinfo fs;
+	int r = run(b, &fs);
+
+	return r < 0 ? r : output_print(b, "growth", b->dir ? b->dir : "", b->o->start ? "started" : fs.type);
 }

@@ -2,6 +2,30 @@
 /* read and mmap: memory-resident values, each opened for the first time (cold) and once more (warm). */
 #include "tests/bench/commands.h"
 
+#include <errno.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "tests/bench/status.h"
+#include "tests/bench/stop.h"
+
+#define SETTLE_LIMIT (60 * NS_PER_SEC)
+
+/* Writing to the SSD tier what was put is no part of reading it: waits for the end of it, or goes on after a minute. */
+static int settle(const struct target *t)
+{
+	const struct timespec pause = {.tv_nsec = 10 * NS_PER_MS};
+	uint64_t deadline = clock_ns() + SETTLE_LIMIT;
+	struct status s;
+
+	while (status_read(t, &s) == 0 && s.backlog && clock_ns() < deadline) {
+		if (stop_wanted())
+			return -EINTR;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 /* Puts a set on one target, reads it cold and warm, removes it. */
 static int measure_target(struct bench *b, const struct set *s, enum set_op op, unsigned round)
 {
@@ -10,6 +34,8 @@ static int measure_target(struct bench *b, const struct set *s, enum set_op op, 
 	uint64_t ns;
 	int r = set_run(b, s, SET_PUT, 0, &ns);
 
+	if (r == 0)
+		r = settle(s->t);
 	if (r == 0 && target_keeps_cache(s->t))
 		r = set_run(b, s, SET_DROP, 0, &ns);
 	if (r == 0)

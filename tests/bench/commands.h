@@ -14,7 +14,10 @@ int cmd_put(struct bench *b);
 int cmd_open(struct bench *b);
 int cmd_refill(struct bench *b);
 int cmd_trace(struct bench *b);
-/* These have no targets and buffers made for them, and print by themselves. */
+/* What growth and master measure, without targets and buffers that were made for them. */
+int growth_measure(struct bench *b);
+int master_measure(struct bench *b);
+/* These have none made for them either, and print by themselves. */
 int cmd_growth(struct bench *b);
 int cmd_master(struct bench *b);
 int cmd_pressure(struct bench *b);

@@ -196,25 +196,40 @@ static int put_results(json_t *file, FILE *f, struct errmsg *e)
 
 /* ---- all */
 
+/* A ratio, or a value in its unit. */
+static const char *suite_number(int unit, double v, char buf[static 32])
+{
+	if (unit >= 0)
+		return report_value((enum report_unit)unit, v, buf, 32);
+	snprintf(buf, 32, "%.2f", v);
+	return buf;
+}
+
 /* What is not there, a row that was not measured, or that nobody set a goal, is null. */
 static int put_suite_row(json_t *j, FILE *f)
 {
-	const char *what, *against, *result, *why;
+	const char *what, *against, *result, *why, *unit = "", *kind = "ratio";
+	char a[32], b[32], c[32];
 	double median, min, max, goal;
+	int most = 0, in = -1;
 
-	if (json_unpack(j, "{s:s, s:s, s:s, s:s}", "what", &what, "against", &against, "result", &result, "why", &why) <
-	    0)
+	/* Files of earlier versions have no kinds: all of their rows are ratios. */
+	if (json_unpack(j, "{s:s, s:s, s:s, s:s, s?s, s?s, s?b}", "what", &what, "against", &against, "result", &result,
+			"why", &why, "unit", &unit, "kind", &kind, "at_most", &most) < 0)
+		return -EBADMSG;
+	if (!strcmp(kind, "value") && (in = report_unit_of(unit)) < 0)
 		return -EBADMSG;
 	fputs("| ", f);
 	put_text(f, what);
 	fputs(" | ", f);
 	put_text(f, against);
 	if (json_unpack(j, "{s:F, s:F, s:F}", "median", &median, "min", &min, "max", &max) == 0)
-		fprintf(f, " | %.2f (%.2f – %.2f) |", median, min, max);
+		fprintf(f, " | %s (%s – %s) |", suite_number(in, median, a), suite_number(in, min, b),
+			suite_number(in, max, c));
 	else
 		fputs(" | |", f);
 	if (json_unpack(j, "{s:F}", "to_reach", &goal) == 0)
-		fprintf(f, " %.2f | ", goal);
+		fprintf(f, " %s%s | ", most ? "≤ " : "", suite_number(in, goal, a));
 	else
 		fputs(" | ", f);
 	put_text(f, result);

@@ -2,6 +2,7 @@
 #include "tests/bench/master_site.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ int master_site_open(struct master_site *s, struct bench *b, uint64_t objects, u
 	s->allocs = calloc(ops, sizeof(*s->allocs));
 	if (!s->keys || !s->ids || !s->allocs)
 		return -ENOMEM;
+	malloc_trim(0); /* memory that was used before and is still there would be grown into unseen */
 	before = resident_bytes();
 	r = make_objects(s);
 	if (r < 0)

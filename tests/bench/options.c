@@ -71,6 +71,10 @@ const struct argv_option options_table[] = {
      "bytes of all values of one run, twice that for refills [256MiB; quick: 64MiB]"},
     {"files", 'n', ARGV_UINT, FIELD(files), 1, 1000000, NULL, CMD_SUITE, "N",
      "small files in the directory [4000; quick: 1000]"},
+    {"master-objects", 0, ARGV_UINT, FIELD(master_objects), 1000, 100000000, NULL, CMD_SUITE, "N",
+     "objects of the master and its catalogue [10000000; quick: 50000]"},
+    {"grown-files", 0, ARGV_UINT, FIELD(grown_files), 1000, 100000000, NULL, CMD_SUITE, "N",
+     "files in the rows of how costs grow [1000000; quick: 20000]"},
     {"files", 'n', ARGV_UINT, FIELD(files), 1, 1000000, NULL, CMD_OPEN, "N", "files in the directory [4000]"},
     {"block-bytes", 'b', ARGV_SIZE, FIELD(block_bytes), 1, GIB, NULL, CMD_TRACE, "SIZE", "bytes of a block [64KiB]"},
     {"requests", 'q', ARGV_UINT, FIELD(requests), 1, 100000000, NULL, CMD_TRACE, "N",
@@ -121,6 +125,8 @@ static void default_suite(struct bench_options *o)
 	o->total = 0;
 	o->files = 0;
 	o->runs = 0;
+	o->master_objects = 0;
+	o->grown_files = 0;
 }
 
 void options_default(struct bench_options *o, unsigned command)
@@ -164,10 +170,18 @@ void options_settle(struct bench_options *o)
 	o->total = o->total ? o->total : o->quick ? 64 * MIB : 256 * MIB;
 	o->files = o->files ? o->files : o->quick ? 1000 : 4000;
 	o->runs = o->runs ? o->runs : o->quick ? 3 : 5;
+	o->master_objects = o->master_objects ? o->master_objects : o->quick ? 50000 : 10000000;
+	o->grown_files = o->grown_files ? o->grown_files : o->quick ? 20000 : 1000000;
 }
 
 static int check_suite(const struct bench_options *o, struct errmsg *e)
 {
+	struct bench_options settled = *o;
+
+	options_settle(&settled);
+	if (settled.grown_files / 100 < 2 * ((uint64_t)o->warmup + settled.runs))
+		return errmsg_set(e, -EINVAL, "--grown-files: a hundredth of %u is too few for so many runs",
+				  settled.grown_files);
 	if (o->start && o->ssd_compare)
 		return errmsg_set(e, -EINVAL, "--start and --ssd-compare exclude each other: it starts both");
 	if (o->start && o->socket)

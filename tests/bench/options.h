@@ -90,6 +90,7 @@ struct bench_options {
 	unsigned runs, warmup, seed, threads, files, requests, digits, timeout, passes;
 	unsigned baseline, by, store, touch;
 	bool json, verify, start, help, quick;
+	unsigned master_objects, grown_files; /* of all: the most */
 	struct pressure_options pressure;
 	struct growth_options growth;
 	const char *out_dir; /* of report */
@@ -101,7 +102,7 @@ extern const size_t options_count;
 
 /* The values that hold where the command line says nothing. */
 void options_default(struct bench_options *o, unsigned command);
-/* For all: total, files and runs, which are 0 where they were not given, as --quick or its absence says. */
+/* For all: what is 0 because it was not given, as --quick or its absence says. */
 void options_settle(struct bench_options *o);
 /* What the table cannot say: options that exclude or need each other. 0 or -EINVAL with the reason in e. */
 int options_check(const struct bench_options *o, unsigned command, struct errmsg *e);

@@ -180,16 +180,38 @@ static int compare(const struct series *s, const struct series *with, struct sum
 	return r;
 }
 
-int report_pair(const struct report *r, const struct report_key *key, const char *against, struct report_pair *ret)
+static int pair(const struct series *tested, const struct series *with, struct report_pair *ret)
 {
-	const struct series *tested = find_series(r, key, NULL), *with = find_series(r, key, against);
 	struct summary q;
-	int n = with ? compare(tested, with, &q) : 0;
+	int n = tested && with ? compare(tested, with, &q) : 0;
 
 	if (n <= 0)
 		return n < 0 ? n : -ENOENT;
 	*ret = (struct report_pair){q.median, q.min, q.max, &tested->s, &with->s};
 	return 0;
+}
+
+int report_pair(const struct report *r, const struct report_key *key, const char *against, struct report_pair *ret)
+{
+	return pair(find_series(r, key, NULL), find_series(r, key, against), ret);
+}
+
+int report_growth(const struct report *r, const struct report_key *key, const char *target, struct report_pair *ret)
+{
+	const struct series *s = find_series(r, key, target);
+
+	return pair(s, s ? find_smallest(r, s) : NULL, ret);
+}
+
+int report_single(const struct report *r, const struct report_key *key, const char *target, struct report_pair *ret)
+{
+	const struct series *s = find_series(r, key, target);
+	struct summary v;
+	int err = s ? summarise(&s->s, &v) : -ENOENT;
+
+	if (err == 0)
+		*ret = (struct report_pair){v.median, v.min, v.max, &s->s, NULL};
+	return err;
 }
 
 const char *report_first_note(const struct report *r)

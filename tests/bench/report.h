@@ -42,10 +42,10 @@ int report_unit_of(const char *name);
 
 struct report;
 
-/* Two series of one key that were taken in turn. */
+/* Two series of one kind that were taken in turn, or one. */
 struct report_pair {
-	double median, min, max;		/* of the quotients, run by run */
-	const struct samples *tested, *against; /* the report's */
+	double median, min, max;		/* of the quotients, run by run; or of the samples */
+	const struct samples *tested, *against; /* the report's; against is NULL if there is only one */
 };
 
 struct report *report_new(void);
@@ -59,6 +59,10 @@ int report_note(struct report *r, const char *fmt, ...) __attribute__((format(pr
 void report_print(const struct report *r, FILE *f);
 /* What was tested by what it was compared with. 0; -ENOENT: not both were measured; -ENOMEM. */
 int report_pair(const struct report *r, const struct report_key *key, const char *against, struct report_pair *ret);
+/* The series of the key on that target by the same with the least number of objects. The same. */
+int report_growth(const struct report *r, const struct report_key *key, const char *target, struct report_pair *ret);
+/* The series itself, its samples those of tested. The same. */
+int report_single(const struct report *r, const struct report_key *key, const char *target, struct report_pair *ret);
 /* The first note, NULL if there is none. */
 const char *report_first_note(const struct report *r);
 /* Adds the notes of another report, each behind "prefix: ". 0 or -ENOMEM. */

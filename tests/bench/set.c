@@ -9,9 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/size.h"
-#include "tests/bench/cpu_time.h"
 #include "tests/bench/crew.h"
 #include "tests/bench/stop.h"
 #include "tests/bench/value.h"
@@ -24,7 +22,7 @@ struct job {
 	const struct set *s;
 	enum set_op op;
 	int flags;
-	atomic_ullong cpu; /* ns that the threads took for what is timed */
+	atomic_ullong cpu; /* ns that the threads took for what is timed of reads and maps */
 };
 
 void set_name(unsigned i, char name[SET_NAME_LEN])
@@ -58,26 +56,12 @@ static int do_value(const struct value_io *io, const struct value *v, enum set_o
 	return -EINVAL;
 }
 
-/*
- * The same; *cpu grows by the thread's processor time. What do_value() does not count of the time, the comparing, is
- * work of the thread alone, and is not counted here either.
- */
-static int do_counted(const struct value_io *io, const struct value *v, enum set_op op, uint64_t *ns, uint64_t *cpu)
-{
-	uint64_t before = *ns, wall = clock_ns(), used = cpu_time_thread(), pause;
-	int r = do_value(io, v, op, ns);
-
-	used = cpu_time_thread() - used;
-	pause = clock_ns() - wall - (*ns - before);
-	*cpu += used > pause ? used - pause : 0;
-	return r;
-}
-
 /* Values thread, thread + threads, ... */
 static int do_share(void *arg, unsigned thread, uint64_t *ret_ns)
 {
 	struct job *j = arg;
 	const struct bench_options *o = j->b->o;
+	uint64_t cpu = 0;
 	struct value_io io = {.buf = j->b->bufs[thread],
 			      .piece = o->piece,
 			      .seed = o->seed,
@@ -85,10 +69,10 @@ static int do_share(void *arg, unsigned thread, uint64_t *ret_ns)
 			      .verify = o->verify,
 			      .load_all = o->touch == TOUCH_ALL,
 			      .passes = o->passes,
-			      .f = &j->b->fault};
+			      .f = &j->b->fault,
+			      .cpu = &cpu};
 	struct value v = {.dirfd = j->s->t->dirfd, .size = j->s->size};
 	char name[SET_NAME_LEN];
-	uint64_t cpu = 0;
 	int r = 0;
 
 	*ret_ns = 0;
@@ -98,7 +82,7 @@ static int do_share(void *arg, unsigned thread, uint64_t *ret_ns)
 			return -EINTR;
 		set_name(j->s->from + i, name);
 		v.id = j->s->first_id + i;
-		r = do_counted(&io, &v, j->op, ret_ns, &cpu);
+		r = do_value(&io, &v, j->op, ret_ns);
 	}
 	atomic_fetch_add(&j->cpu, cpu);
 	return r;

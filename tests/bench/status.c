@@ -47,6 +47,7 @@ int status_parse(const char *text, struct status *ret)
 	    {"kv_ssd_capacity_bytes", &s.ssd_capacity},
 	    {"fluxkv_persists_total", &s.persists},
 	    {"fluxkv_persist_dropped_total", &s.dropped},
+	    {"fluxkv_persist_backlog_bytes", &s.backlog},
 	};
 	int r = 0;
 
@@ -150,5 +151,6 @@ struct status status_since(const struct status *now, const struct status *before
 			       .dram_capacity = now->dram_capacity,
 			       .ssd_capacity = now->ssd_capacity,
 			       .persists = now->persists - before->persists,
-			       .dropped = now->dropped - before->dropped};
+			       .dropped = now->dropped - before->dropped,
+			       .backlog = now->backlog};
 }

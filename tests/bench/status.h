@@ -16,6 +16,7 @@
 struct status {
 	uint64_t hits_dram, hits_ssd, hits_unknown; /* opens for reading, by where the bytes were */
 	uint64_t persists, dropped;	      /* blocks that were written to the SSD tier, and that were given up */
+	uint64_t backlog;		      /* bytes that are still to be written */
 	uint64_t dram_capacity, ssd_capacity; /* bytes that the tiers may hold */
 };
 

@@ -20,8 +20,7 @@
 #define MEMORY_RUNS 16
 #define DISK_RUNS (2 * SSD_RUNS + 4)
 
-/* What the kernel says it can give without swapping. */
-static int memory_available(uint64_t *ret)
+int suite_node_memory(uint64_t *ret)
 {
 	FILE *f = fopen("/proc/meminfo", "re");
 	char line[128];
@@ -44,7 +43,7 @@ int suite_node_room(const struct bench_options *o, uint64_t *ret, struct errmsg 
 	uint64_t memory, disk;
 	struct statvfs st;
 
-	if (memory_available(&memory) < 0)
+	if (suite_node_memory(&memory) < 0)
 		return errmsg_set(e, -ENODATA, "/proc/meminfo does not say how much memory is available");
 	if (statvfs(dir, &st) < 0)
 		return errmsg_set(e, -errno, "%s: %s", dir, strerror(errno));

@@ -37,6 +37,8 @@ int suite_node_take(struct suite_node *n, const char *dir);
 /* Takes one that was not even begun, too, if it is all zeros. */
 void suite_node_end(struct suite_node *n);
 
+/* Bytes of memory that the kernel can give without swapping. 0 or -ENODATA. */
+int suite_node_memory(uint64_t *ret);
 /* The most bytes of a run that the machine has the memory and the disk for, when daemons are started. */
 int suite_node_room(const struct bench_options *o, uint64_t *ret, struct errmsg *e);
 

@@ -15,10 +15,10 @@ struct suite_table {
 };
 
 void suite_table_head(const struct suite_table *t);
-/* The row was measured, and p is its ratio. 0 or -ENOMEM. */
-int suite_table_add(struct suite_table *t, const struct suite_row *row, const struct report_pair *p);
+/* The row was measured, and p is its ratio, or value. 0 or -ENOMEM. */
+int suite_table_add(struct suite_table *t, const struct suite_line *l, const struct report_pair *p);
 /* It could not be measured, or it was tried and went wrong. 0 or -ENOMEM. */
-int suite_table_none(struct suite_table *t, const struct suite_row *row, bool failed, const char *why);
+int suite_table_none(struct suite_table *t, const struct suite_line *l, bool failed, const char *why);
 /* How many came to what. */
 void suite_table_foot(const struct suite_table *t);
 

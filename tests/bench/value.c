@@ -8,10 +8,45 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "tests/bench/cpu_time.h"
 #include "tests/bench/stamp.h"
 
 #define PAGE 4096u
 #define WORDS_PER_PAGE (PAGE / sizeof(uint64_t))
+
+/* The wall clock and the thread's processor time: a moment, or what a pause between two took. */
+struct stopwatch {
+	uint64_t wall, cpu;
+};
+
+static struct stopwatch watch_now(const struct value_io *io)
+{
+	return (struct stopwatch){.cpu = io->cpu ? cpu_time_thread() : 0, .wall = clock_ns()};
+}
+
+static struct stopwatch watch_since(const struct value_io *io, const struct stopwatch *start)
+{
+	uint64_t wall = clock_ns();
+
+	return (struct stopwatch){wall - start->wall, io->cpu ? cpu_time_thread() - start->cpu : 0};
+}
+
+static void watch_add(struct stopwatch *sum, const struct stopwatch *more)
+{
+	sum->wall += more->wall;
+	sum->cpu += more->cpu;
+}
+
+/* Adds what was timed, but for the pauses. */
+static void watch_end(const struct value_io *io, const struct stopwatch *start, const struct stopwatch *pauses,
+		      uint64_t *ns)
+{
+	struct stopwatch all = watch_since(io, start);
+
+	*ns += all.wall - pauses->wall;
+	if (io->cpu)
+		*io->cpu += all.cpu - pauses->cpu;
+}
 
 static int failed(const struct value_io *io, const struct value *v, const char *what, int err)
 {
@@ -68,22 +103,24 @@ int value_put(const struct value_io *io, const struct value *v, uint64_t *ns)
 	return r;
 }
 
-/* Checks a piece just read; the time that a complete check takes is added to *pause. */
+/* Checks a piece just read; what a complete check takes is added to *pauses. */
 static int check_piece(const struct value_io *io, const struct value *v, uint64_t base, uint64_t off, size_t n,
-		       uint64_t *pause)
+		       struct stopwatch *pauses)
 {
-	uint64_t bad, start;
+	struct stopwatch start, took;
+	uint64_t bad;
 	bool right;
 
 	if (!io->verify)
 		return stamp_probe(io->buf, n, base, off, &bad) ? 0 : wrong(io, v, bad);
-	start = clock_ns();
+	start = watch_now(io);
 	right = stamp_check(io->buf, n, base, off, &bad);
-	*pause += clock_ns() - start;
+	took = watch_since(io, &start);
+	watch_add(pauses, &took);
 	return right ? 0 : wrong(io, v, bad);
 }
 
-static int read_all(const struct value_io *io, const struct value *v, int fd, uint64_t *pause)
+static int read_all(const struct value_io *io, const struct value *v, int fd, struct stopwatch *pauses)
 {
 	uint64_t off = 0, base = stamp_base(io->seed, v->id);
 	size_t want;
@@ -97,7 +134,7 @@ static int read_all(const struct value_io *io, const struct value *v, int fd, ui
 			return failed(io, v, "read", -errno);
 		if ((size_t)n != want)
 			return fault_set(io->f, -EBADMSG, "read of %s: short", v->name);
-		r = check_piece(io, v, base, off, want, pause);
+		r = check_piece(io, v, base, off, want, pauses);
 		off += want;
 	}
 	return r;
@@ -105,16 +142,16 @@ static int read_all(const struct value_io *io, const struct value *v, int fd, ui
 
 int value_read(const struct value_io *io, const struct value *v, uint64_t *ns)
 {
-	uint64_t pause = 0, start = clock_ns();
+	struct stopwatch pauses = {0}, start = watch_now(io);
 	int fd = openat(v->dirfd, v->name, O_RDONLY | O_CLOEXEC), r;
 
 	if (fd < 0)
 		return failed(io, v, "open", -errno);
-	r = read_all(io, v, fd, &pause);
+	r = read_all(io, v, fd, &pauses);
 	for (unsigned i = 1; r == 0 && i < io->passes; i++)
-		r = lseek(fd, 0, SEEK_SET) < 0 ? failed(io, v, "seek", -errno) : read_all(io, v, fd, &pause);
+		r = lseek(fd, 0, SEEK_SET) < 0 ? failed(io, v, "seek", -errno) : read_all(io, v, fd, &pauses);
 	close(fd);
-	*ns += clock_ns() - start - pause;
+	watch_end(io, &start, &pauses, ns);
 	return r;
 }
 
@@ -143,7 +180,7 @@ static int touch(const struct value_io *io, const struct value *v, const char *m
 
 int value_map(const struct value_io *io, const struct value *v, uint64_t *ns)
 {
-	uint64_t pause = 0, start = clock_ns();
+	struct stopwatch pauses = {0}, checks, start = watch_now(io);
 	int fd = openat(v->dirfd, v->name, O_RDONLY | O_CLOEXEC), r;
 	char *map;
 
@@ -155,14 +192,14 @@ int value_map(const struct value_io *io, const struct value *v, uint64_t *ns)
 		goto out;
 	}
 	r = io->load_all ? load_all(io, v, map) : touch(io, v, map);
-	pause = clock_ns();
+	checks = watch_now(io);
 	if (r == 0 && io->verify)
 		r = load_all(io, v, map);
-	pause = clock_ns() - pause;
+	pauses = watch_since(io, &checks);
 	munmap(map, v->size);
 out:
 	close(fd);
-	*ns += clock_ns() - start - pause;
+	watch_end(io, &start, &pauses, ns);
 	return r;
 }
 

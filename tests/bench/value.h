@@ -22,6 +22,7 @@ struct value_io {
 	bool load_all;	 /* value_map() loads all words, not one of every page */
 	unsigned passes; /* value_read() reads so often to the end, once at least */
 	struct fault *f; /* shared */
+	uint64_t *cpu;	 /* where reads and maps add the thread's processor time of what they time; NULL: nowhere */
 };
 
 struct value {

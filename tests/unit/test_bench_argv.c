@@ -218,7 +218,8 @@ START_TEST(status_file)
 				   "\"memory-local\"} 5\n" HITS "\"memory-remote\"} 2\n" HITS "\"ssd-local\"} 3\n" HITS
 				   "\"ssd-remote\"} 8\n" HITS "\"unknown\"} 100\nfluxkv_persists_total_x 77\n"
 				   "kvcache_segment_capacity_bytes 4096\nkv_ssd_capacity_bytes 8192\n"
-				   "fluxkv_persists_total 9\nfluxkv_persist_dropped_total 1\n";
+				   "fluxkv_persists_total 9\nfluxkv_persist_backlog_bytes 77\n"
+				   "fluxkv_persist_dropped_total 1\n";
 	struct status s, d, before = {.hits_dram = 3, .hits_ssd = 1, .persists = 9};
 	char cut[sizeof(full)];
 
@@ -231,6 +232,7 @@ START_TEST(status_file)
 	ck_assert_uint_eq(d.ssd_capacity, 8192);
 	ck_assert_uint_eq(d.persists, 0);
 	ck_assert_uint_eq(d.dropped, 1);
+	ck_assert_uint_eq(d.backlog, 77);
 	strcpy(cut, full);
 	*strrchr(cut, '1') = '\0'; /* the last counter has no value */
 	ck_assert_int_eq(status_parse(cut, &s), -EBADMSG);
