@@ -160,6 +160,20 @@ static json_t *asked_json(const struct cell *c)
 			 c->on->ops->how);
 }
 
+bool cell_is(const struct cell *c, json_t *j)
+{
+	json_t *asked = asked_json(c), *value;
+	bool same = asked != NULL;
+	const char *name;
+
+	/* How hits are attributed is said in words, which may be put better in another version. */
+	json_object_foreach (asked, name, value)
+		if (strcmp(name, "attribution"))
+			same = same && json_equal(value, json_object_get(j, name));
+	json_decref(asked);
+	return same;
+}
+
 static json_t *found_json(const struct cell *c, const struct cell_bounds *b)
 {
 	const struct arena_tally *s = &c->sum;

@@ -63,6 +63,8 @@ struct cell_bounds {
 /* seed: of the bootstrap's order. 0 or -ENOMEM. */
 int cell_bounds(const struct cell *c, const struct zipf *z, uint64_t seed, struct cell_bounds *ret);
 
+/* Whether the object is what cell_json() made of a cell with the same question. */
+bool cell_is(const struct cell *c, json_t *j);
 /* NULL when there is no memory. */
 json_t *cell_json(const struct cell *c, const struct cell_bounds *b);
 /* These do not flush: the caller does, before a process is forked that would have it too. */

@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "tests/bench/contenders.h"
 #include "tests/bench/head.h"
+#include "tests/bench/kept.h"
 #include "tests/bench/output.h"
 #include "tests/bench/ssd_place.h"
 #include "tests/bench/stop.h"
@@ -19,8 +20,11 @@
 struct pressure {
 	struct bench *b;
 	struct contenders on;
+	struct kept kept;
 	json_t *cells;
-	unsigned bad; /* cells with errors, or hits of unknown source */
+	unsigned bad;	   /* cells with errors, or hits of unknown source */
+	unsigned measured; /* now, or tried */
+	unsigned left;	   /* of what was asked for */
 };
 
 /* Prints a note at once, and keeps it for the JSON. */
@@ -57,11 +61,13 @@ static json_t *result(const struct pressure *p)
 	const struct bench_options *o = p->b->o;
 	const struct pressure_options *q = &o->pressure;
 	json_t *root = head_json(o, "pressure", p->b->dir ? p->b->dir : "", p->b->dir ? "" : "started");
-	json_t *how = json_pack("{s:f, s:I, s:I, s:i, s:i}", "theta", CELL_THETA, "dataset", (json_int_t)q->dataset,
-				"pace", (json_int_t)q->pace, "warmup", (int)q->warmup, "window", (int)q->window);
+	json_t *how = json_pack("{s:f, s:I, s:I, s:i, s:i, s:b}", "theta", CELL_THETA, "dataset",
+				(json_int_t)q->dataset, "pace", (json_int_t)q->pace, "warmup", (int)q->warmup, "window",
+				(int)q->window, "verify", (int)o->verify);
 
 	if (root && how && json_object_set(root, "workload", how) == 0 &&
-	    json_object_set(root, "cells", p->cells) == 0 && report_json(p->b->report, root) == 0) {
+	    json_object_set(root, "cells", p->cells) == 0 &&
+	    json_object_set_new(root, "left", json_integer(p->left)) == 0 && report_json(p->b->report, root) == 0) {
 		json_decref(how);
 		return root;
 	}
@@ -157,6 +163,39 @@ static int keep(struct pressure *p, const struct cell *c, const struct zipf *z)
 	return r == 0 && !p->b->o->json ? output_flush(&p->b->fault) : r;
 }
 
+static bool is_bad(json_t *cell)
+{
+	json_t *unknown = json_object_get(json_object_get(cell, "hits"), "unknown");
+
+	return json_integer_value(json_object_get(cell, "errors")) || json_integer_value(unknown);
+}
+
+/* What an earlier run has measured: all its cells stay in the file, also those that are not asked for now. */
+static int go_on(struct pressure *p)
+{
+	const char *file = p->b->o->pressure.save, *text;
+	struct errmsg e = {{0}};
+	json_t *now, *note;
+	size_t i;
+	int r = 0;
+
+	if (!file)
+		return 0;
+	now = result(p);
+	r = now ? kept_load(&p->kept, file, now, &e) : -ENOMEM;
+	json_decref(now);
+	if (r < 0)
+		return fault_set(&p->b->fault, r, "%s", *e.text ? e.text : strerror(-r));
+	if (p->kept.cells && json_array_extend(p->cells, p->kept.cells) < 0)
+		return -ENOMEM;
+	json_array_foreach (json_object_get(p->kept.file, "notes"), i, note) {
+		text = json_string_value(note);
+		if (r == 0 && text)
+			r = report_note(p->b->report, "%s", text);
+	}
+	return r;
+}
+
 /* One cell. A peer that cannot do it is left out, with a note; FluxKV that cannot is a failure. */
 static int run_cell(struct pressure *p, struct cell *c, const struct zipf *z)
 {
@@ -174,6 +213,23 @@ static int run_cell(struct pressure *p, struct cell *c, const struct zipf *z)
 	return note(p, e.text);
 }
 
+/* The same, unless it has been measured, or so many were that the rest is left. */
+static int do_cell(struct pressure *p, struct cell *c, const struct zipf *z)
+{
+	json_t *kept = kept_take(&p->kept, c);
+
+	if (kept) {
+		p->left--;
+		p->bad += is_bad(kept);
+		return 0;
+	}
+	if (p->measured == p->b->o->pressure.cells)
+		return 0;
+	p->measured++;
+	p->left--;
+	return run_cell(p, c, z);
+}
+
 /* All contenders in turn, as often as there are runs. */
 static int run_contenders(struct pressure *p, const struct cell *what, const struct zipf *z)
 {
@@ -185,7 +241,7 @@ static int run_contenders(struct pressure *p, const struct cell *what, const str
 			*c = *what;
 			c->on = &p->on.v[i];
 			c->run = run;
-			r = stop_wanted() ? -EINTR : run_cell(p, c, z);
+			r = stop_wanted() ? -EINTR : do_cell(p, c, z);
 		}
 	free(c);
 	return r;
@@ -195,6 +251,14 @@ static int run_contenders(struct pressure *p, const struct cell *what, const str
 static bool asked(unsigned option, unsigned choice)
 {
 	return option == EITHER_BOTH || option == choice;
+}
+
+static unsigned asked_cells(const struct pressure *p)
+{
+	const struct pressure_options *q = &p->b->o->pressure;
+	unsigned ways = (q->output == EITHER_BOTH ? OUTPUTS : 1) * (q->on_miss == EITHER_BOTH ? 2 : 1);
+
+	return q->payloads.n * q->clients.n * ways * p->b->o->runs * p->on.n;
 }
 
 static int run_payload(struct pressure *p, uint64_t size)
@@ -230,6 +294,8 @@ static int finish(struct pressure *p)
 {
 	int r = save(p);
 
+	if (p->left && !p->b->o->json)
+		printf("cells that are left: %u; the same command goes on with them\n", p->left);
 	if (r == 0)
 		r = p->b->o->json ? print_json(p) : output_flush(&p->b->fault);
 	if (r == 0 && !json_array_size(p->cells))
@@ -248,6 +314,9 @@ int cmd_pressure(struct bench *b)
 
 	if (r == 0)
 		r = look_at_ssd_dir(&p);
+	p.left = asked_cells(&p);
+	if (r == 0)
+		r = go_on(&p);
 	if (!b->o->json)
 		report_print(b->report, r < 0 ? stderr : stdout);
 	else if (r < 0 && p.cells)
@@ -260,6 +329,7 @@ int cmd_pressure(struct bench *b)
 		r = run_payload(&p, q->payloads.v[i]);
 	if (r == 0)
 		r = finish(&p);
+	kept_free(&p.kept);
 	json_decref(p.cells);
 	return r;
 }

@@ -53,7 +53,9 @@ const struct argv_option options_table[] = {
     {"fluxkvd", 0, ARGV_STRING, FIELD(fluxkvd), 0, 0, NULL, CMD_PRESSURE | CMD_GROWTH | CMD_SUITE, "PROGRAM",
      "the daemon that --start starts [fluxkvd]"},
     {"save", 0, ARGV_STRING, FIELD(pressure.save), 0, 0, NULL, CMD_PRESSURE, "FILE",
-     "write the JSON there too, after each cell"},
+     "write the JSON there too, after each cell; cells that are there are not measured again"},
+    {"cells", 0, ARGV_UINT, FIELD(pressure.cells), 1, UINT32_MAX, NULL, CMD_PRESSURE, "N",
+     "measure N cells at most, and leave the others for the next time [all]"},
     {"size", 's', ARGV_SIZES, FIELD(sizes), 1, GIB, NULL, VALUES, "SIZE", "bytes of a value; may be repeated"},
     {"piece", 'p', ARGV_SIZE, FIELD(piece), 512, GIB, NULL, VALUES & ~CMD_MMAP, "SIZE",
      "bytes of one read or write [1MiB]"},
@@ -158,6 +160,7 @@ void options_default(struct bench_options *o, unsigned command)
 			 .pace = 160 * MIB,
 			 .warmup = 5,
 			 .window = 30,
+			 .cells = UINT32_MAX,
 			 .output = EITHER_BOTH},
 	    .growth = {.objects = {.v = {10000, 100000, 1000000}, .n = 3}, .ops = command == CMD_MASTER ? 10000 : 500},
 	};
@@ -202,6 +205,8 @@ static int check_pressure(const struct bench_options *o, struct errmsg *e)
 			return errmsg_set(e, -EINVAL, "--dataset is less than --payload: it has not one value");
 	if (o->start && o->ssd_compare)
 		return errmsg_set(e, -EINVAL, "--start and --ssd-compare exclude each other; see --tiers");
+	if (p->cells != UINT32_MAX && !p->save)
+		return errmsg_set(e, -EINVAL, "--cells needs --save, where the next run finds what this one measured");
 	return 0;
 }
 

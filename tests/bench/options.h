@@ -72,6 +72,7 @@ struct pressure_options {
 	struct argv_sizes payloads, clients;
 	uint64_t dataset, dram, ssd, pace; /* dram and ssd: 0 stands for a share of the dataset */
 	unsigned warmup, window;
+	unsigned cells;	  /* to be measured now, at most */
 	unsigned targets; /* a bit for each of backend_list; 0: none was named */
 	unsigned tiers, output, on_miss;
 	const char *save;

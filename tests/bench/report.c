@@ -138,6 +138,15 @@ int report_add(struct report *r, const struct report_key *key, const char *targe
 	return samples_add(&s->s, value);
 }
 
+static bool has_note(const struct report *r, const char *text)
+{
+	struct list *pos, *tmp;
+	bool found = false;
+
+	list_for_each(pos, tmp, &r->notes) found = found || !strcmp(container_of(pos, struct note, link)->text, text);
+	return found;
+}
+
 int report_note(struct report *r, const char *fmt, ...)
 {
 	struct note *n = calloc(1, sizeof(*n));
@@ -148,7 +157,10 @@ int report_note(struct report *r, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(n->text, sizeof(n->text), fmt, ap);
 	va_end(ap);
-	list_add_tail(&n->link, &r->notes);
+	if (has_note(r, n->text))
+		free(n);
+	else
+		list_add_tail(&n->link, &r->notes);
 	return 0;
 }
 

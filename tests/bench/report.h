@@ -53,7 +53,7 @@ struct report *report_free(struct report *r);
 
 /* One more sample. target is copied. 0 or -ENOMEM. */
 int report_add(struct report *r, const struct report_key *key, const char *target, double value);
-/* A line that goes before the table and into the JSON. 0 or -ENOMEM. */
+/* A line that goes before the table and into the JSON, once. 0 or -ENOMEM. */
 int report_note(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 void report_print(const struct report *r, FILE *f);

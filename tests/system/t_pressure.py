@@ -340,6 +340,73 @@ def results_are_saved(ctx):
     same((row[0], row[2:4], row[4], row[-2:]), ("dir", ["1", "MiB"], "c2", ["0", "0"]), p.stdout)
 
 
+@test()
+def pieces_become_one(ctx):
+    """What is in the file stays and is not measured again; what differs from it in more than the cells is refused."""
+    where, out = ctx.temp("plain"), f"{ctx.temp('out')}/p.json"
+
+    def piece(*args, cells, left, status=0):
+        before = saved(out)
+        now, p = pressure(ctx, *TINY, f"--save={out}", *args, where, status=status)
+        after = saved(out)
+        same((after == now, after["left"], len(after["cells"])), (True, left, cells), f"after {args}")
+        same(after["cells"][:len(before["cells"])], before["cells"], f"what was there before {args}")
+        return p
+
+    piece("--cells=1", cells=1, left=1)
+    piece(cells=2, left=0)
+    started = time.monotonic()
+    piece(cells=2, left=0)
+    piece("--output=bytes", cells=2, left=0)
+    check(time.monotonic() - started < 2 * SLOW, "two windows of a second, of which nothing was to be measured")
+    piece("--clients=1", "--output=holder", "--runs=2", cells=5, left=0)
+    whole = saved(out)
+    same(sorted((c["output"], c["clients"], c["run"]) for c in whole["cells"]),
+         [("bytes", 2, 0), ("holder", 1, 0), ("holder", 1, 1), ("holder", 2, 0), ("holder", 2, 1)], "cells")
+    for args, what in ((["--window=2"], "window"), (["--seed=2"], "seed"), (["--verify"], "verify"),
+                       (["--dataset=17MiB"], "dataset"), (["--start", "--target=files"], "directory")):
+        p = subprocess.run(command(*TINY, f"--save={out}", *args, *([] if "--start" in args else [where])),
+                           capture_output=True, text=True, check=False)
+        same((p.returncode, f"has the cells of a run with another {what}" in p.stderr), (1, True), f"{args}: {p.stderr}")
+    same(saved(out), whole, "the file")
+    whole["cells"][1]["errors"] = 3
+    for text, why in (("{}", "not written by this command"), ("nothing", "line 1"), (json.dumps(whole), "1 cell has errors")):
+        with open(out, "w") as f:
+            f.write(text)
+        p = subprocess.run(command(*TINY, f"--save={out}", where), capture_output=True, text=True, check=False)
+        same((p.returncode, why in p.stderr), (1, True), f"{why}: {p.stderr}")
+        with open(out) as f:
+            same(text in ("{}", "nothing"), f.read() == text, "what is not ours is not overwritten")
+    p = subprocess.run(command("--cells=1", where), capture_output=True, text=True, check=False)
+    same((p.returncode, "--cells needs --save" in p.stderr), (2, True), p.stderr)
+
+
+def saved(path):
+    if not os.path.exists(path):
+        return {"cells": []}
+    with open(path) as f:
+        return json.load(f)
+
+
+@test()
+def an_interrupted_run_goes_on(ctx):
+    where, out = ctx.temp("plain"), f"{ctx.temp('out')}/p.json"
+    p = subprocess.Popen(command(*TINY, f"--save={out}", "--runs=20", "--output=bytes", where), stdout=subprocess.DEVNULL,
+                         env={**os.environ, "TMPDIR": ctx.temp("tmp")})
+    try:
+        wait_for(lambda: saved(out)["cells"], "a cell is there", 30)
+        p.send_signal(signal.SIGINT)
+        same(p.wait(30 * SLOW), -signal.SIGINT, "status")
+    finally:
+        p.kill()
+        p.wait()
+    before = saved(out)
+    n = len(before["cells"])
+    same(before["left"], 20 - n, "what is left")
+    now, _ = pressure(ctx, *TINY, f"--save={out}", f"--runs={n + 1}", "--output=bytes", where)
+    same(([c["run"] for c in now["cells"]], now["cells"][:n]), (list(range(n + 1)), before["cells"]), "cells")
+
+
 def report(*args, status=0):
     p = subprocess.run([BENCH, "report", *args], capture_output=True, text=True, check=False)
     same(p.returncode, status, f"report {args} ends with {p.stderr}")
