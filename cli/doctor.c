@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +13,16 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/session.h"
+#include "common/clock.h"
 #include "common/mountinfo.h"
 #include "net/json.h"
 
 #define NOFILE_WANTED 1024
+#define MOUNT_TIMEOUT (5 * NS_PER_SEC)
 
 struct doctor {
 	unsigned faults;
@@ -132,14 +137,43 @@ static void check_huge_pages(struct doctor *d)
  * stat(2) asks first whether this user may have an answer at all, and is then perhaps answered by the kernel alone;
  * statfs(2) always asks the daemon, but for such a user, who gets nothing instead of an error.
  */
-static void check_mount(struct doctor *d, const char *target)
+static int ask_mount(const char *target)
 {
 	struct statfs fs;
 	struct stat st;
-	int err = !stat(target, &st) || errno != EACCES ? 0 : EACCES;
 
-	if (!err && statfs(target, &fs))
-		err = errno;
+	if (stat(target, &st) && errno == EACCES)
+		return EACCES;
+	return statfs(target, &fs) ? errno : 0;
+}
+
+/* By a process of its own: whoever waits for a daemon that hangs cannot be stopped, not even by a signal. */
+static int ask_mount_in_time(const char *target)
+{
+	uint64_t until = clock_ns() + MOUNT_TIMEOUT;
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		return errno;
+	if (!pid)
+		_exit(ask_mount(target));
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (clock_ns() > until) {
+			kill(pid, SIGKILL);
+			return ETIMEDOUT;
+		}
+		poll(NULL, 0, 5);
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+}
+
+static void check_mount(struct doctor *d, const char *target)
+{
+	int err = ask_mount_in_time(target);
+
 	if (!err)
 		report(d, true, "%s is mounted", target);
 	else if (err == EACCES)
@@ -147,6 +181,9 @@ static void check_mount(struct doctor *d, const char *target)
 	else if (err == ENOTCONN)
 		report(d, false, "%s: its fluxkvd died; start it again on the same mount point, or: umount -l '%s'",
 		       target, target);
+	else if (err == ETIMEDOUT)
+		report(d, false, "%s: its fluxkvd has not answered for %d s", target,
+		       (int)(MOUNT_TIMEOUT / NS_PER_SEC));
 	else
 		report(d, false, "%s: %s", target, strerror(err));
 }

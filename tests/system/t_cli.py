@@ -690,6 +690,23 @@ def doctor_of_an_ordinary_user(ctx):
 
 
 @test(fluxkv=True)
+def a_daemon_that_hangs(ctx):
+    """The tool does not wait for ever for what hangs, when it only looks for what there is."""
+    d = ctx.daemon(dram="64MB").start()
+    os.kill(d.pid, signal.SIGSTOP)
+    try:
+        for command, status in ((["status"], UNREACHABLE), (["doctor"], UNREACHABLE)):
+            p = subprocess.run([FLUXKV, "--run-dir", f"{d.dir}/none", *command], capture_output=True, text=True,
+                               timeout=30 * SLOW, check=False)
+            same(p.returncode, status, p.stderr)
+            check(re.search("the daemon that serves .* is not found", p.stderr), p.stderr)
+        check(f"FAULT {d.mnt}: its fluxkvd has not answered for 5 s" in p.stdout, p.stdout)
+    finally:
+        os.kill(d.pid, signal.SIGCONT)
+    d.stop()
+
+
+@test(fluxkv=True)
 def unmounted_and_still_there(ctx):
     """A mount namespace with a copy of the mount keeps the daemon: the status says so, and not that it is mounted."""
     d = ctx.daemon(dram="64MB").start()
