@@ -39,10 +39,13 @@ static int hello(struct session *s, struct errmsg *e)
 static int session_dial(const char *path, struct session *ret, struct errmsg *e)
 {
 	struct session s = {0};
+	struct stat st;
 	int r;
 
 	if (!getcwd(s.cwd, sizeof(s.cwd)) || s.cwd[0] != '/')
 		s.cwd[0] = '\0';
+	if (!stat(path, &st) && !S_ISSOCK(st.st_mode))
+		return errmsg_set(e, -ENOTSOCK, "%s is not a socket", path);
 	r = ctl_connect(path, &s.stream, e);
 	if (r)
 		return r;
@@ -204,17 +207,30 @@ static int session_search(const struct cli_options *o, const char *path, struct 
 	return r;
 }
 
+static int check_options(const struct cli_options *o)
+{
+	if (o->socket && o->instance)
+		cli_error("--socket and --instance both name the daemon; give one of them");
+	else if ((o->socket && !*o->socket) || (o->run_dir && !*o->run_dir))
+		cli_error("%s: the path is empty", o->socket ? "--socket" : "--run-dir");
+	else if (o->instance && (!*o->instance || strchr(o->instance, '/')))
+		cli_error("--instance \"%s\": not a name", o->instance);
+	else
+		return CLI_OK;
+	return CLI_USAGE;
+}
+
 int session_open(const struct cli_options *o, const char *path, struct session *ret)
 {
 	const char *env = getenv("FLUXKV_SOCKET");
 	char named[PATH_MAX];
 	const char *socket = NULL;
 	struct errmsg e;
+	int r;
 
-	if (o->socket && o->instance) {
-		cli_error("--socket and --instance both name the daemon; give one of them");
-		return CLI_USAGE;
-	}
+	r = check_options(o);
+	if (r)
+		return r;
 	if (o->instance) {
 		snprintf(named, sizeof(named), "%s/%s/" CONTROL_NAME, run_dir(o), o->instance);
 		socket = named;
@@ -272,6 +288,11 @@ int session_path(struct session *s, const char *arg, char out[PATH_MAX])
 	struct errmsg e;
 	int r;
 
+	/* An unset variable of a script, mostly: it must not stand for all there is. */
+	if (!*arg) {
+		cli_error("an empty path names nothing; the root is %s", s->mountpoint);
+		return CLI_USAGE;
+	}
 	if (*arg != '/' && is_lost(s)) {
 		cli_error("%s: where this directory lies below %s is not known; name it by its whole path", arg,
 			  s->mountpoint);

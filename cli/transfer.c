@@ -229,8 +229,8 @@ static int into_directory(struct transfer *t, const char *from)
 	if (!names_directory(t))
 		return CLI_OK;
 	if (!strcmp(from, "-")) {
-		cli_error("%s is a directory; standard input has no name of its own, so give one: %s/NAME", t->to,
-			  t->to);
+		cli_error("%s is a directory; standard input has no name of its own, so give one: %s%sNAME", t->to,
+			  t->to, t->to[strlen(t->to) - 1] == '/' ? "" : "/");
 		return CLI_USAGE;
 	}
 	snprintf(copy, sizeof(copy), "%s", from);
@@ -297,10 +297,13 @@ static int mounted_path(struct session *s, const char *arg, char out[PATH_MAX])
 	return CLI_OK;
 }
 
-static int put_open_error(const struct transfer *t, int err)
+/* root: where in the target the path below the mount point begins. */
+static int put_open_error(const struct transfer *t, size_t root, int err)
 {
 	if (err == -ENOENT)
 		cli_error("%s: its directory does not exist; make it with --parents, or: fluxkv ns create NAME", t->to);
+	else if (err == -EPERM && !strchr(t->target + root, '/'))
+		cli_error("%s: the root holds namespaces only; say NAMESPACE/KEY", t->to);
 	else
 		cli_error("%s: %s", t->to, strerror(-err));
 	return CLI_FAILED;
@@ -308,6 +311,7 @@ static int put_open_error(const struct transfer *t, int err)
 
 static int put_run(struct session *s, struct transfer *t, const struct cli_options *o)
 {
+	size_t root = strlen(s->mountpoint) + 1;
 	int r;
 
 	r = mounted_path(s, t->to, t->target);
@@ -317,11 +321,11 @@ static int put_run(struct session *s, struct transfer *t, const struct cli_optio
 		r = open_source(t);
 	if (r)
 		return r;
-	r = o->parents ? make_parents(t->target, strlen(s->mountpoint) + 1) : 0;
+	r = o->parents ? make_parents(t->target, root) : 0;
 	if (!r)
 		r = open_temp(t, 0666);
 	if (r)
-		return finish(t, put_open_error(t, r));
+		return finish(t, put_open_error(t, root, r));
 	return finish(t, copy(t));
 }
 
@@ -392,6 +396,10 @@ static int get_run(struct session *s, struct transfer *t)
 	char path[PATH_MAX];
 	int r;
 
+	if (!*t->to) {
+		cli_error("an empty path names nothing");
+		return CLI_USAGE;
+	}
 	r = get_open_source(s, t, path);
 	if (r)
 		return finish(t, r);

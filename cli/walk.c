@@ -81,8 +81,7 @@ static int walk_one(struct session *s, const struct walk *w, const char *path, b
 
 	if (dir && w->recursive) {
 		r = walk_below(s, w, path);
-		/* The root is nobody's to remove. */
-		if (r || !w->directories || !*path)
+		if (r || !w->directories)
 			return r;
 	}
 	return session_call(s, w->request(w, path, dir), NULL);
@@ -98,6 +97,10 @@ static int walk_word(struct session *s, const struct walk *w, const char *word)
 	r = session_path(s, word, path);
 	if (r)
 		return r;
+	if (w->recursive && w->directories && !*path) {
+		cli_error("%s is the root of the file system, which stays; name what is to go", word);
+		return CLI_USAGE;
+	}
 	if (w->recursive) {
 		r = session_call(s, session_request("stat", path), &j);
 		if (r)

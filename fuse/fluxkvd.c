@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/nearest.h"
 #include "fuse/check.h"
 #include "fuse/daemon.h"
 #include "fuse/mountpoint.h"
@@ -56,6 +57,8 @@ static int option_error(int what, char **argv)
 {
 	if (what == ':')
 		return usage_error("option %s needs a value; see: fluxkvd --help", argv[optind - 1]);
+	if (!strncmp(argv[optind - 1], "--", 2) && strchr(argv[optind - 1], '='))
+		return usage_error("option %s: unknown, or takes no value; see: fluxkvd --help", argv[optind - 1]);
 	if (optopt && optopt < 256)
 		return usage_error("unknown option -%c; see: fluxkvd --help", optopt);
 	return usage_error("unknown option %s; see: fluxkvd --help", argv[optind - 1]);
@@ -68,6 +71,8 @@ static int take_option(int letter, char **argv, struct command_line *l)
 		l->foreground = true;
 		return -1;
 	case 'c':
+		if (!*optarg)
+			return usage_error("option -c needs the name of a file");
 		l->args.config_file = optarg;
 		return -1;
 	case 'o':
@@ -93,10 +98,19 @@ static int take_option(int letter, char **argv, struct command_line *l)
 	}
 }
 
-static int check_source(const char *source)
+static int check_source(const char *source, const char *mountpoint)
 {
+	static const char *const words[] = {"standalone", NULL};
+
+	if (!*source || !*mountpoint)
+		return usage_error("the %s is empty; for one machine: fluxkvd standalone MOUNTPOINT",
+				   *source ? "mount point" : "source");
 	if (!strcmp(source, "standalone"))
 		return -1;
+	if (!strcmp(mountpoint, "standalone"))
+		return usage_error("the source comes first: fluxkvd standalone %s", source);
+	if (nearest_word(source, words))
+		return usage_error("%s: did you mean standalone?", source);
 	if (strchr(source, ':'))
 		return usage_error("%s: joining the cluster of a master is not in this version; say standalone",
 				   source);
@@ -125,8 +139,10 @@ static int parse(int argc, char **argv, struct command_line *l)
 	}
 	n = argc - optind;
 	if (l->clean) {
-		if (n != 1)
+		if (n != 1 || !*argv[optind])
 			return usage_error("--clean takes one mount point; see: fluxkvd --help");
+		if (l->check)
+			return usage_error("--check only looks, and --clean unmounts; give one of them");
 		l->args.mountpoint = argv[optind];
 		return -1;
 	}
@@ -139,7 +155,7 @@ static int parse(int argc, char **argv, struct command_line *l)
 		return -1;
 	l->args.source = argv[optind];
 	l->args.mountpoint = argv[optind + 1];
-	return check_source(l->args.source);
+	return check_source(l->args.source, l->args.mountpoint);
 }
 
 static int clean(const char *mountpoint)
@@ -149,6 +165,8 @@ static int clean(const char *mountpoint)
 	int r;
 
 	r = mountpoint_resolve(mountpoint, &path, &e);
+	if (r == -ENOENT)
+		errmsg_set(&e, r, "mount point %s does not exist", mountpoint);
 	if (!r) {
 		r = mountpoint_clear_stale(path, NULL, &e);
 		free(path);

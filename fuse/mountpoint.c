@@ -134,9 +134,13 @@ static int resolve_parent(const char *path, char **ret)
 
 int mountpoint_resolve(const char *path, char **ret, struct errmsg *e)
 {
-	char *real = realpath(path, NULL);
-	int err = real ? 0 : -errno;
+	char *real;
+	int err;
 
+	if (strlen(path) >= PATH_MAX)
+		return errmsg_set(e, -ENAMETOOLONG, "mount point %.64s...: the path is too long", path);
+	real = realpath(path, NULL);
+	err = real ? 0 : -errno;
 	if (err == -ENOTCONN)
 		err = resolve_parent(path, &real);
 	if (err)

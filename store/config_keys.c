@@ -14,6 +14,7 @@
 #include "net/utf8.h"
 
 #define NAME_LEN_MAX 128
+#define SHOWN_MAX 256
 #define SECOND UINT64_C(1000)
 #define HOUR (3600 * SECOND)
 #define DAY (24 * HOUR)
@@ -124,7 +125,7 @@ static bool is_text(const char *s)
 
 const char *config_shown(const char *text)
 {
-	return is_text(text) ? text : "?";
+	return strlen(text) > SHOWN_MAX ? "..." : is_text(text) ? text : "?";
 }
 
 static int read_name(const char *text, struct errmsg *e)

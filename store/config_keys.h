@@ -64,7 +64,7 @@ int config_key_copy(struct config *dst, const struct config *src, const struct c
 /* "a size", "a list of paths": what is expected, for messages. */
 const char *config_type_words(enum config_type type);
 
-/* The text itself, or "?" when it would break the one line of a message. */
+/* The text itself, or "?" when it would break the one line of a message, or "..." when it would push out the reason. */
 const char *config_shown(const char *text);
 
 int config_read_size(const char *text, uint64_t min, uint64_t *ret, struct errmsg *e);

@@ -180,6 +180,11 @@ int config_options(const char *list, struct config *c, struct errmsg *e)
 	while (r == 0 && next_option(&rest, &word, &value)) {
 		if (!*word && !value)
 			continue; /* ",," */
+		if (!*word) {
+			r = errmsg_set(e, -EINVAL, "-o =%s: a value of nothing; write option=value",
+				       config_shown(value));
+			break;
+		}
 		r = set_option(&new, word, value, e);
 		if (r < 0)
 			errmsg_prefix(e, r, "-o %s", config_shown(word));

@@ -61,8 +61,19 @@ def usage_and_help(ctx):
                         (["ttl", "ns/f", "-1"], "-1"), (["top", "-d", "0"], "0.1"), (["top", "-n", "x"], "number"),
                         (["ns", "create", "x", "--block-size", "12345"], "power of two"),
                         (["ns", "create", "x", "--persist", "perhaps"], "yes or no"),
-                        (["--instance", "x", "status"], "--socket")):
+                        (["--instance", "x", "status"], "--socket"), (["--socket", "", "status"], "--socket: the path is empty"),
+                        (["stat", ""], "an empty path"), (["rm", "-r", ""], "an empty path"), (["put", "/etc/passwd", ""], "an empty path"),
+                        (["get", "ns/f", ""], "an empty path"), (["rm", "-r", d.mnt], "the root"), (["rm", "-r", "."], "the root"),
+                        (["put", "-", "ns/"], "ns/NAME")):
         says(d, USAGE, words, *args)
+    same(os.listdir(d.mnt), ["ns"], "nothing was removed")
+    says(d, FAILED, "NAMESPACE/KEY", "put", "/etc/passwd", "x")
+    for args, status, words in ((["--instance", ""], USAGE, "not a name"), (["--instance", "../x"], USAGE, "not a name"),
+                                (["--run-dir", ""], USAGE, "--run-dir: the path is empty"),
+                                (["--socket", "/etc/passwd"], UNREACHABLE, "/etc/passwd is not a socket")):
+        p = subprocess.run([FLUXKV, *args, "status"], capture_output=True, text=True, timeout=20 * SLOW, check=False)
+        same(p.returncode, status, f"{args}: {p.stderr!r}")
+        check(words in p.stderr and len(p.stderr.splitlines()) == 1, p.stderr)
     p = d.cli("stat", ok=False)
     same((p.returncode, len(p.stderr.splitlines())), (USAGE, 2), "what is missing, and the usage")
     overview = d.cli("help").stdout

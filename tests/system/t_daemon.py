@@ -211,6 +211,13 @@ def checking_a_configuration(ctx):
                                 (["--check", "-c", config, "-o", "dram=1GB", "standalone", d.mnt], 0, ""),
                                 (["--check", "nowhere", d.mnt], USAGE, "nowhere"),
                                 (["master:7000", d.mnt], USAGE, "not in this version"),
+                                (["standlone", d.mnt], USAGE, "did you mean standalone?"),
+                                ([d.mnt, "standalone"], USAGE, "the source comes first"),
+                                (["", d.mnt], USAGE, "the source is empty"), (["standalone", ""], USAGE, "mount point is empty"),
+                                (["-c", "", "--check"], USAGE, "-c needs the name of a file"),
+                                (["--check=1"], USAGE, "--check=1: unknown, or takes no value"),
+                                (["--check", "--clean", d.mnt], USAGE, "give one of them"),
+                                (["standalone", "/x" * 3000], CANNOT_SERVE, "the path is too long"),
                                 (["-o", "dram=1GB"] * 70 + ["standalone", d.mnt], USAGE, "64"),
                                 (["--help"], 0, ""), (["--version"], 0, "")):
         p = subprocess.run([FLUXKVD, *(args if isinstance(args[0], str) else sum(args, []))], capture_output=True, text=True,

@@ -324,6 +324,20 @@ START_TEST(test_hostile)
 }
 END_TEST
 
+/* The reason is at the end of the line, and the line has an end. */
+START_TEST(test_long_values)
+{
+	char list[3000] = "instance=";
+
+	memset(list + strlen(list), 'x', 2900);
+	ck_assert_int_eq(config_options(list, &c, &e), -EINVAL);
+	ck_assert_str_eq(e.text, "-o instance: \"...\" is not a name; write 1 to 128 characters without \"/\"");
+	memset(list, 'x', strlen("instance="));
+	ck_assert_int_eq(config_options(list, &c, &e), -EINVAL);
+	ck_assert_str_eq(e.text, "-o ...: unknown option");
+}
+END_TEST
+
 static int options(const char *list)
 {
 	return config_options(list, &c, &e);
@@ -382,12 +396,14 @@ static const struct {
     {"ssd=/a:1", "-o ssd: \"1\" is less than 512 bytes"},
     {"ssd=/a:0", "-o ssd: \"0\" is less than 512 bytes"},
     {"ssd=/a:9000PB", "-o ssd: \"9000PB\" is larger than any size"},
+    {"=5", "-o =5: a value of nothing; write option=value"},
+    {"=", "-o =: a value of nothing; write option=value"},
     {"dram=0", "-o dram: \"0\" is less than 1 MiB"},
     {"dram=64", "-o dram: \"64\" is less than 1 MiB"},
     {"ssd=/a:", "-o ssd: \"\" is not a size; write bytes or a number with B, KB, MB, GB or TB"},
     {"large_file_paths=/a", "-o large_file_paths: give each device as ssd=PATH:SIZE"},
     {"remount", "-o remount: a mount cannot be changed; unmount it and mount it again"},
-    {"=x", "-o : unknown option"},
+    {"=x", "-o =x: a value of nothing; write option=value"},
     {"a\nb=x", "-o ?: unknown option"},
     {"run_dir=/a\nb", "-o run_dir: \"?\" is not an absolute path"},
     {"run_dir=/\xff", "-o run_dir: \"?\" is not an absolute path"},
@@ -543,6 +559,7 @@ int main(void)
 	tcase_add_test(t, test_paths_without_limits);
 	tcase_add_loop_test(t, test_refused, 0, COUNT(refused));
 	tcase_add_loop_test(t, test_hostile, 0, 6);
+	tcase_add_test(t, test_long_values);
 	tcase_add_test(t, test_too_many_devices);
 	tcase_add_test(t, test_options);
 	tcase_add_test(t, test_options_of_mount);
