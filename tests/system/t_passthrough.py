@@ -173,7 +173,7 @@ def mappings_outlive_their_versions(ctx):
     for m, data in maps[n // 2:]:
         check_bytes(m.bytes(), data, "a mapping beside the next daemon")
         m.close()
-    os.sync()
+    subprocess.run(["sync", "-f", daemon.mnt], check=True)
     subprocess.run(["umount", daemon.mnt], check=True)
     daemon.process.wait(20 * SLOW)
 

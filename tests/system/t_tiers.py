@@ -442,6 +442,7 @@ def flip_in_shards(root, needle):
         for name in names:
             with open(f"{at}/{name}", "r+b") as f, mmap.mmap(f.fileno(), 0) if os.path.getsize(f"{at}/{name}") else \
                  contextlib.nullcontext(b"") as m:
+                os.fsync(f.fileno())
                 i = m.find(needle)
                 while i >= 0:
                     m[i + len(needle)] ^= 0x10
@@ -470,7 +471,6 @@ def bytes_flipped_on_the_medium(ctx):
     for n, content in data.items():
         write_file(f"{d}/{n}", content)
         on_ssd_alone(daemon, f"{d}/{n}")
-    os.sync()
     for n in ("broken", "edited"):
         same(flip_in_shards(daemon.ssd_path, data[n][4096 * 100:4096 * 101]), 1, f"places flipped in {n}")
     try:
