@@ -39,13 +39,17 @@ static const struct cli_option {
 void cli_error(const char *fmt, ...)
 {
 	va_list ap;
+	char *text;
 
 	fflush(stdout);
-	fputs("fluxkv: ", stderr);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	if (vasprintf(&text, fmt, ap) < 0)
+		text = NULL;
 	va_end(ap);
-	fputc('\n', stderr);
+	if (text)
+		errmsg_one_line(text);
+	fprintf(stderr, "fluxkv: %s\n", text ? text : "out of memory");
+	free(text);
 }
 
 static bool takes(const struct command *c, char letter)

@@ -3,6 +3,13 @@
 
 #include <stdio.h>
 
+void errmsg_one_line(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = '?';
+}
+
 int errmsg_set(struct errmsg *e, int err, const char *fmt, ...)
 {
 	va_list ap;
@@ -12,6 +19,7 @@ int errmsg_set(struct errmsg *e, int err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(e->text, sizeof(e->text), fmt, ap);
 	va_end(ap);
+	errmsg_one_line(e->text);
 	return err;
 }
 

@@ -12,7 +12,10 @@ struct errmsg {
 	char text[1024];
 };
 
-/* Formats the line, cut to fit, and returns err, so that `return errmsg_set(e, -EINVAL, ...)` reads well. */
+/* Puts "?" for what would break the line or steer a terminal: names of files may hold any byte. */
+void errmsg_one_line(char *text);
+
+/* Formats the one line, cut to fit, and returns err, so that `return errmsg_set(e, -EINVAL, ...)` reads well. */
 int errmsg_set(struct errmsg *e, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts "prefix: " before what is there already. Returns err. */

@@ -43,12 +43,16 @@ static int usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)
 static int usage_error(const char *fmt, ...)
 {
 	va_list ap;
+	char *text;
 
-	fputs("fluxkvd: ", stderr);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	if (vasprintf(&text, fmt, ap) < 0)
+		text = NULL;
 	va_end(ap);
-	fputc('\n', stderr);
+	if (text)
+		errmsg_one_line(text);
+	fprintf(stderr, "fluxkvd: %s\n", text ? text : "out of memory");
+	free(text);
 	return DAEMON_USAGE;
 }
 

@@ -64,7 +64,7 @@ def usage_and_help(ctx):
                         (["--instance", "x", "status"], "--socket"), (["--socket", "", "status"], "--socket: the path is empty"),
                         (["stat", ""], "an empty path"), (["rm", "-r", ""], "an empty path"), (["put", "/etc/passwd", ""], "an empty path"),
                         (["get", "ns/f", ""], "an empty path"), (["rm", "-r", d.mnt], "the root"), (["rm", "-r", "."], "the root"),
-                        (["put", "-", "ns/"], "ns/NAME")):
+                        (["put", "-", "ns/"], "ns/NAME"), (["fr\nob\033[2J"], r"no command 'fr\?ob\?\[2J'")):
         says(d, USAGE, words, *args)
     same(os.listdir(d.mnt), ["ns"], "nothing was removed")
     says(d, FAILED, "NAMESPACE/KEY", "put", "/etc/passwd", "x")

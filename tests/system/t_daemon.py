@@ -217,6 +217,8 @@ def checking_a_configuration(ctx):
                                 (["-c", "", "--check"], USAGE, "-c needs the name of a file"),
                                 (["--check=1"], USAGE, "--check=1: unknown, or takes no value"),
                                 (["--check", "--clean", d.mnt], USAGE, "give one of them"),
+                                (["a\nb\033c", d.mnt], USAGE, "a?b?c: the source is"),
+                                (["standalone", f"{d.dir}/a\nb"], CANNOT_SERVE, "a?b does not exist"),
                                 (["standalone", "/x" * 3000], CANNOT_SERVE, "the path is too long"),
                                 (["-o", "dram=1GB"] * 70 + ["standalone", d.mnt], USAGE, "64"),
                                 (["--help"], 0, ""), (["--version"], 0, "")):

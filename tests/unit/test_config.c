@@ -536,6 +536,8 @@ START_TEST(test_load_no_file)
 	unlink(path);
 	ck_assert_int_eq(r, -EINVAL);
 	ck_assert_ptr_nonnull(strstr(e.text, ": is a pipe, a socket or a device; a configuration is a regular file"));
+	ck_assert_int_eq(config_load("/none\n\033[2J/x", &c, &e), -ENOENT);
+	ck_assert_str_eq(e.text, "/none??[2J/x: No such file or directory"); /* one line that steers no terminal */
 	ck_assert_int_eq(config_load("/dev/zero", &c, &e), -EINVAL);
 	ck_assert_int_eq(config_load("/", &c, &e), -EISDIR);
 	ck_assert_str_eq(e.text, "/: is a directory; a configuration is a file");
