@@ -44,12 +44,13 @@ static void put_head(FILE *f, const json_t *j)
 	fprintf(f, "FluxKV %s: instance %s of cluster %s (%s), pid %" PRIu64 ", up ", json_str(j, "version"),
 		json_str(j, "instance"), json_str(j, "cluster"), json_str(j, "source"), json_u64(j, "pid"));
 	put_uptime(f, (uint64_t)json_num(j, "uptime_seconds"));
+	/* Not "kill PID": the reader may be in another pid namespace than the daemon. */
 	if (json_is_false(json_at(j, "mounted")))
 		fprintf(f,
 			"\nunmounted from %s, and still in use by open files, or by a mount namespace that has a copy "
 			"of the "
-			"mount; to end it: kill %" PRIu64 "\n\n",
-			json_str(j, "mountpoint"), json_u64(j, "pid"));
+			"mount; SIGTERM ends it\n\n",
+			json_str(j, "mountpoint"));
 	else
 		fprintf(f, "\nmounted on %s\n\n", json_str(j, "mountpoint"));
 }

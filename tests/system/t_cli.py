@@ -727,7 +727,7 @@ def unmounted_and_still_there(ctx):
     subprocess.run(["umount", d.mnt], check=True)
     same(d.status()["mounted"], False, "mounted, to a program")
     out = d.cli("status").stdout
-    check(f"\nunmounted from {d.mnt}, and still in use" in out and f"kill {d.pid}\n" in out, out)
+    check(f"\nunmounted from {d.mnt}, and still in use" in out, out)
     copy.kill()
     copy.communicate()
     same(d.wait(), 0, "the daemon's end")
