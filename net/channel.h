@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The way from a node to the master. The master's side implements it (in one process: a queue to the master's
- * thread, master/local.h; between machines: RPC); the node only sees this.
+ * thread, master/local.h; between machines: net/rpc_client.h); the node only sees this.
  *
  * Threads: call() may be used from any thread and never blocks on the master. `done` runs exactly once, on a thread
  * of the channel (never inside call()), with an answer that belongs to the channel and is gone when done returns;
- * it must not block. Every request is answered within a deadline, truly: an error means that nothing has happened.
+ * it must not block. Every request is answered truly: an error means that nothing has happened. It is answered within a
+ * deadline, but for a change that the master may have made and not yet confirmed: over a network its answer comes when the
+ * master can be asked again (net/rpc_client.h).
  */
 #ifndef NET_CHANNEL_H
 #define NET_CHANNEL_H

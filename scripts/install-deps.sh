@@ -11,13 +11,13 @@
 set -eu
 
 build="autoconf automake gcc make pkg-config libc6-dev libfuse3-dev liburing-dev libsqlite3-dev libyaml-dev
-	libjansson-dev libxxhash-dev libsystemd-dev libprotobuf-c-dev protobuf-c-compiler libsodium-dev
+	libjansson-dev libxxhash-dev libsystemd-dev libprotobuf-c-dev protobuf-c-compiler libsodium-dev libuv1-dev
 	check fuse3 mount python3"
 tests="python3-numpy procps rsync fio e2fsprogs util-linux strace mandoc systemd"
 ci="clang libclang-rt-dev libcairo2-dev libhiredis-dev libmemcached-dev memcached redis-server mmdebstrap"
 libfuse="gcc libc6-dev meson ninja-build dpkg-dev debian-archive-keyring"
 fedora="autoconf automake gcc make pkgconf-pkg-config fuse3-devel liburing-devel sqlite-devel libyaml-devel
-	jansson-devel xxhash-devel systemd-devel protobuf-c-devel protobuf-c-compiler libsodium-devel
+	jansson-devel xxhash-devel systemd-devel protobuf-c-devel protobuf-c-compiler libsodium-devel libuv-devel
 	check-devel fuse3 python3"
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
@@ -39,7 +39,7 @@ esac
 
 if ! command -v apt-get >/dev/null; then
 	# Somebody else's package manager: look whether the libraries are there, and name the packages if not.
-	pkg-config --exists fuse3 liburing sqlite3 yaml-0.1 jansson libxxhash libsystemd libprotobuf-c libsodium 2>/dev/null &&
+	pkg-config --exists fuse3 liburing sqlite3 yaml-0.1 jansson libxxhash libsystemd libprotobuf-c libsodium libuv 2>/dev/null &&
 		command -v automake >/dev/null && command -v protoc-c >/dev/null && exit 0
 	say "this is not Debian or Ubuntu; install these yourself (names as on Fedora):" $fedora
 	exit 1
