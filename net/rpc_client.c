@@ -19,15 +19,15 @@
 #define BACKLOG SIZE_MAX /* ours is what waits to be sent; it is bounded by the calls themselves */
 
 struct call {
-	struct list calls;  /* in rpc_client.calls */
+	struct list calls;  /* in rpc_client.waiting or .sent */
 	struct list bucket; /* in rpc_client.buckets, by id */
 	struct call *next;  /* in rpc_client.queue */
 	struct msg *req;
 	channel_done_fn done;
 	void *arg;
 	uint64_t caller_id, id;
-	uint64_t deadline_ns, sent_ns; /* sent_ns: over this connection; 0: not */
-	bool ever_sent;
+	uint64_t deadline_ns, sent_ns;
+	bool is_sent, ever_sent; /* over this connection; over any */
 };
 
 struct rpc_client {
@@ -49,7 +49,10 @@ struct rpc_client {
 	void *notice_arg;	     /* notice_lock */
 
 	/* the loop's */
-	struct list calls; /* not answered, in their order, so also by deadline */
+	/* Not answered, each in the order of the calls, so also by deadline; those in sent came before those in
+	 * waiting. */
+	struct list waiting, sent; /* sent: over this connection */
+	unsigned n_sent;
 	struct list *buckets;
 	struct conn *conn; /* being made, or there */
 	uv_getaddrinfo_t lookup;
@@ -104,8 +107,9 @@ static struct call *find(struct rpc_client *c, uint64_t id)
 }
 
 /* Gives the caller its answer, under the number it knows. */
-static void finish(struct call *call, struct msg *answer)
+static void finish(struct rpc_client *c, struct call *call, struct msg *answer)
 {
+	c->n_sent -= call->is_sent;
 	list_del(&call->calls);
 	list_del(&call->bucket);
 	answer->req_id = call->caller_id;
@@ -117,10 +121,10 @@ static void finish(struct call *call, struct msg *answer)
 	free(call);
 }
 
-static void fail(struct call *call, int err)
+static void fail(struct rpc_client *c, struct call *call, int err)
 {
 	call->req->status = err;
-	finish(call, call->req);
+	finish(c, call, call->req);
 }
 
 /* Appends it to what is to be sent. False when the connection has ended over it. */
@@ -137,29 +141,51 @@ static bool send_call(struct rpc_client *c, struct call *call, uint64_t now)
 		return false;
 	}
 	if (r < 0) {
-		fail(call, r);
+		fail(c, call, r);
 		return true;
 	}
 	if (call->ever_sent)
 		count(&c->stats.resent);
-	call->ever_sent = true;
+	call->is_sent = call->ever_sent = true;
 	call->sent_ns = now;
+	list_del(&call->calls);
+	list_add_tail(&call->calls, &c->sent);
+	c->n_sent++;
 	return true;
 }
 
-static void send_all(struct rpc_client *c)
+/* As many as may be without an answer. */
+static void send_some(struct rpc_client *c)
 {
 	uint64_t now = clock_ns();
+
+	while (c->up && c->n_sent < RPC_WINDOW && !list_empty(&c->waiting))
+		if (!send_call(c, list_first(&c->waiting, struct call, calls), now))
+			return;
+	if (c->up)
+		conn_flush(c->conn);
+}
+
+/* The connection has gone: all of them wait again, before those that have waited so far. */
+static void unsend_all(struct rpc_client *c)
+{
 	struct list *pos, *tmp;
 
-	list_for_each(pos, tmp, &c->calls) if (!send_call(c, container_of(pos, struct call, calls), now)) return;
-	conn_flush(c->conn);
+	list_for_each(pos, tmp, &c->sent)
+	{
+		struct call *call = container_of(pos, struct call, calls);
+
+		call->is_sent = false;
+	}
+	list_splice_tail(&c->waiting, &c->sent);
+	list_splice_tail(&c->sent, &c->waiting);
+	c->n_sent = 0;
 }
 
 static void add_call(struct rpc_client *c, struct call *call)
 {
 	call->id = call->req->req_id = c->next_id++;
-	list_add_tail(&call->calls, &c->calls);
+	list_add_tail(&call->calls, &c->waiting);
 	list_add(&call->bucket, bucket(c, call->id));
 }
 
@@ -169,11 +195,11 @@ static bool may_expire(const struct call *call)
 }
 
 /* What is over, as far as it can be said that nothing has happened. */
-static void expire(struct rpc_client *c, uint64_t now)
+static void expire(struct rpc_client *c, struct list *calls, uint64_t now)
 {
 	struct list *pos, *tmp;
 
-	list_for_each(pos, tmp, &c->calls)
+	list_for_each(pos, tmp, calls)
 	{
 		struct call *call = container_of(pos, struct call, calls);
 
@@ -182,7 +208,7 @@ static void expire(struct rpc_client *c, uint64_t now)
 		if (!may_expire(call))
 			continue;
 		count(&c->stats.timed_out);
-		fail(call, -ETIMEDOUT);
+		fail(c, call, -ETIMEDOUT);
 	}
 }
 
@@ -190,12 +216,14 @@ static void expire(struct rpc_client *c, uint64_t now)
 static bool is_silent(const struct rpc_client *c, uint64_t now)
 {
 	uint64_t wait_ns = c->cfg.silence_ms * NS_PER_MS;
-	const struct call *first;
 
-	if (!c->up || list_empty(&c->calls))
-		return false;
-	first = list_first(&c->calls, struct call, calls);
-	return first->sent_ns && now - first->sent_ns > wait_ns && now - c->heard_ns > wait_ns;
+	return !list_empty(&c->sent) && now - list_first(&c->sent, struct call, calls)->sent_ns > wait_ns &&
+	       now - c->heard_ns > wait_ns;
+}
+
+static bool has_calls(const struct rpc_client *c)
+{
+	return !list_empty(&c->sent) || !list_empty(&c->waiting);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------- */
@@ -235,7 +263,8 @@ static void got_answer(struct rpc_client *c, struct msg *m)
 		conn_close(c->conn, -EBADMSG);
 		return;
 	}
-	finish(call, m);
+	finish(c, call, m);
+	send_some(c);
 }
 
 static void got_notice(struct rpc_client *c, struct msg *m)
@@ -296,20 +325,19 @@ static void conn_ready(void *arg)
 	count(&c->stats.connects);
 	atomic_store(&c->stats.error, 0);
 	atomic_store(&c->stats.up, true);
-	send_all(c);
+	send_some(c);
 }
 
 static void conn_closed(void *arg, int err)
 {
 	struct rpc_client *c = arg;
-	struct list *pos, *tmp;
 
 	if (c->up)
 		count(&c->stats.breaks);
 	c->conn = NULL;
 	c->up = false;
 	atomic_store(&c->stats.up, false);
-	list_for_each(pos, tmp, &c->calls) container_of(pos, struct call, calls)->sent_ns = 0;
+	unsend_all(c);
 	try_again(c, err);
 }
 
@@ -399,8 +427,10 @@ static void ticked(uv_timer_t *t)
 
 	if (is_silent(c, now))
 		conn_close(c->conn, -ETIMEDOUT);
-	expire(c, now);
-	if (list_empty(&c->calls))
+	expire(c, &c->sent, now);
+	expire(c, &c->waiting, now);
+	send_some(c);
+	if (!has_calls(c))
 		uv_timer_stop(t);
 }
 
@@ -408,8 +438,9 @@ static void end(struct rpc_client *c)
 {
 	c->stopping = true;
 	conn_close(c->conn, -ESHUTDOWN);
-	while (!list_empty(&c->calls))
-		fail(list_first(&c->calls, struct call, calls), -ESHUTDOWN);
+	/* All of them wait, now that there is no connection. */
+	while (!list_empty(&c->waiting))
+		fail(c, list_first(&c->waiting, struct call, calls), -ESHUTDOWN);
 	if (c->looking_up)
 		uv_cancel((uv_req_t *)&c->lookup);
 	uv_close((uv_handle_t *)&c->tick, NULL);
@@ -420,18 +451,14 @@ static void end(struct rpc_client *c)
 /* Takes the calls in, and sends them where there is a connection. */
 static void take_in(struct rpc_client *c, struct call *call)
 {
-	uint64_t now = clock_ns();
 	struct call *next;
 
 	for (; call; call = next) {
 		next = call->next;
 		add_call(c, call);
-		if (c->up)
-			send_call(c, call, now);
 	}
-	if (c->up)
-		conn_flush(c->conn);
-	if (!list_empty(&c->calls) && !uv_is_active((uv_handle_t *)&c->tick))
+	send_some(c);
+	if (has_calls(c) && !uv_is_active((uv_handle_t *)&c->tick))
 		uv_timer_start(&c->tick, ticked, TICK_MS, TICK_MS);
 }
 
@@ -515,7 +542,8 @@ static int set_up(struct rpc_client *c, const struct rpc_client_config *cfg, str
 	c->next_id = (draw() >> 1) + 1;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->notice_lock, NULL);
-	list_init(&c->calls);
+	list_init(&c->waiting);
+	list_init(&c->sent);
 	c->buckets = malloc(BUCKETS * sizeof(*c->buckets));
 	if (!c->buckets)
 		return errmsg_set(e, -ENOMEM, "out of memory");

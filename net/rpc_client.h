@@ -10,6 +10,9 @@
  * comes in the end is true. Its caller waits as long as the master is away. At rpc_client_stop() what has no answer
  * yet gets -ESHUTDOWN, and that alone says nothing of what has happened.
  *
+ * So that a master can know all of them again, no more than RPC_WINDOW have been sent and not answered at a time; it
+ * has to remember that many of a node's answers. The others wait here.
+ *
  * Requests go out in the order of their calls; after a break all that are not answered go out again, in that order,
  * too.
  *
@@ -23,6 +26,8 @@
 
 #include "common/errmsg.h"
 #include "net/channel.h"
+
+#define RPC_WINDOW 512u
 
 struct rpc_client;
 

@@ -282,30 +282,59 @@ static void start_both(void)
 
 /* ---- calls --------------------------------------------------------------------------------------------------- */
 
+#define CALLS (RPC_WINDOW - 12)
+
 START_TEST(answers_in_any_order)
 {
-	static struct waiter w[1000];
+	static struct waiter w[CALLS];
 
 	start_both();
 	set_hold(true);
-	for (size_t k = 0; k < 1000; k++)
+	for (size_t k = 0; k < CALLS; k++)
 		begin(&w[k], lookup(k + 1));
-	WAIT_FOR(held() == 1000);
+	WAIT_FOR(held() == CALLS);
 	ck_assert_uint_eq(atomic_load(&w[0].told), 0);
 	/* in the order of the calls, and the sender's time with them */
 	pthread_mutex_lock(&lock);
-	for (size_t k = 1; k < 1000; k++)
+	for (size_t k = 1; k < CALLS; k++)
 		ck_assert_uint_eq(at_server.seen[k], at_server.seen[k - 1] + 1);
 	ck_assert_uint_gt(at_server.deadline_ns, clock_ns() + 20 * NS_PER_SEC);
 	ck_assert_uint_le(at_server.deadline_ns, clock_ns() + 30 * NS_PER_SEC);
 	pthread_mutex_unlock(&lock);
 	answer_held();
-	for (size_t k = 0; k < 1000; k++) {
+	for (size_t k = 0; k < CALLS; k++) {
 		wait_end(&w[k]);
 		ck_assert_int_eq(w[k].status, 0);
 		ck_assert_uint_eq(w[k].id, k + 2);
 		ck_assert_uint_eq(w[k].req_id, (k + 1) * 3);
 	}
+}
+END_TEST
+
+/* A master has to remember no more than that. */
+START_TEST(window)
+{
+	static struct waiter w[2 * RPC_WINDOW];
+
+	start_both();
+	set_hold(true);
+	for (size_t k = 0; k < 2 * RPC_WINDOW; k++)
+		begin(&w[k], change());
+	WAIT_FOR(held() == RPC_WINDOW);
+	sleep_ms(50);
+	ck_assert_uint_eq(held(), RPC_WINDOW);
+	/* those that have been sent go before the others also over the next connection */
+	rpc_server_close(server, held_conn());
+	WAIT_FOR(held() == 2 * RPC_WINDOW);
+	pthread_mutex_lock(&lock);
+	for (size_t k = 0; k < RPC_WINDOW; k++)
+		ck_assert_uint_eq(at_server.seen[k], at_server.seen[RPC_WINDOW + k]);
+	pthread_mutex_unlock(&lock);
+	answer_held();
+	WAIT_FOR(held() == RPC_WINDOW);
+	answer_held();
+	for (size_t k = 0; k < 2 * RPC_WINDOW; k++)
+		wait_end(&w[k]);
 }
 END_TEST
 
@@ -930,6 +959,7 @@ int main(void)
 	tcase_add_unchecked_fixture(tc, temp_dir_make, temp_dir_remove);
 	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_test(tc, answers_in_any_order);
+	tcase_add_test(tc, window);
 	tcase_add_test(tc, long_messages);
 	tcase_add_test(tc, cannot_be_sent);
 	tcase_add_test(tc, notices);
