@@ -17,6 +17,7 @@
 #include "tests/bench/suite_node.h"
 #include "tests/bench/suite_table.h"
 
+#define NO_PASSTHROUGH "passthrough=off"
 /* 10 GiB of 256 MiB. */
 #define HELD_PASSES 40
 
@@ -141,6 +142,9 @@ static int lacks(const struct all *a, enum suite_job_id id, const struct suite_n
 		return lacks_own(a, id, e);
 	if (!n->dir || (job->needs & NEEDS_PASSTHROUGH && !n->passthrough))
 		return errmsg_set(e, -ENODATA, "%s", n->why.text);
+	if (job->needs & NEEDS_BEFORE && (!a->o.before || !a->o.start))
+		return errmsg_set(e, -ENODATA, "needs --before, an earlier fluxkvd%s",
+				  a->o.start ? "" : ", and --start");
 	if (job->needs & NEEDS_AGAINST && !a->o.against)
 		return errmsg_set(e, -ENODATA, "needs --against, where the bare FUSE example is mounted");
 	if (job->needs & NEEDS_SSD_OFF && !n->ssd)
@@ -151,7 +155,7 @@ static int lacks(const struct all *a, enum suite_job_id id, const struct suite_n
 }
 
 static struct bench_options options_of(const struct all *a, const struct suite_job *job, const struct suite_node *n,
-				       const char *ssd_off)
+				       const char *other)
 {
 	const struct bench_options *o = &a->o;
 	struct bench_options ret;
@@ -171,8 +175,8 @@ static struct bench_options options_of(const struct all *a, const struct suite_j
 	ret.growth.objects = suite_objects(job - suite_jobs, o);
 	ret.start = job->mount == SUITE_NONE;
 	ret.fluxkvd = o->fluxkvd;
-	ret.ssd_compare = ssd_off;
-	ret.against = job->needs & NEEDS_AGAINST ? o->against : NULL;
+	ret.ssd_compare = job->needs & NEEDS_SSD_OFF ? other : NULL;
+	ret.against = job->needs & NEEDS_BEFORE ? other : job->needs & NEEDS_AGAINST ? o->against : NULL;
 	ret.fluxkv = o->fluxkv;
 	ret.socket = n->started ? n->socket : o->socket;
 	if (job == &suite_jobs[JOB_HELD]) {
@@ -190,11 +194,11 @@ static const char *trouble(struct bench *b, int err, const struct suite_node *n,
 	return b->fault.set ? b->fault.e.text : strerror(-err);
 }
 
-/* ssd_off: the other directory of a job that needs one. */
-static int measure(struct all *a, enum suite_job_id id, const struct suite_node *n, const char *ssd_off)
+/* other: the other directory of a job that needs one. */
+static int measure(struct all *a, enum suite_job_id id, const struct suite_node *n, const char *other)
 {
 	const struct suite_job *job = &suite_jobs[id];
-	const struct bench_options o = options_of(a, job, n, ssd_off);
+	const struct bench_options o = options_of(a, job, n, other);
 	struct bench b = {.o = &o, .dir = n->dir, .fault = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 	struct errmsg e = {{0}};
 	int r;
@@ -215,22 +219,34 @@ static int measure(struct all *a, enum suite_job_id id, const struct suite_node 
 	return r;
 }
 
-/* With the other mount, which is started now if it is ours. */
-static int measure_ssd_off(struct all *a, enum suite_job_id id, const struct suite_node *n)
+/* An earlier one may not know that there is passthrough. */
+static int start_before(const struct all *a, struct suite_node *n)
 {
-	struct suite_node off = {0};
+	struct bench_options o = a->o;
 	int r;
 
-	if (!n->started)
-		return measure(a, id, n, a->o.ssd_compare);
-	r = suite_node_start(&off, &a->o, a->o.total, false, NULL);
+	o.fluxkvd = a->o.before;
+	r = suite_node_start(n, &o, o.total, true, NO_PASSTHROUGH);
+	if (r == 0 || stop_wanted())
+		return r;
+	suite_node_end(n);
+	return suite_node_start(n, &o, o.total, true, NULL);
+}
+
+/* With another daemon, which is started now. */
+static int measure_beside(struct all *a, enum suite_job_id id, const struct suite_node *n)
+{
+	bool before = suite_jobs[id].needs & NEEDS_BEFORE;
+	struct suite_node other = {0};
+	int r = before ? start_before(a, &other) : suite_node_start(&other, &a->o, a->o.total, false, NULL);
+
 	if (stop_wanted())
 		r = -EINTR;
 	else if (r < 0)
-		r = none(a, id, does_start(a), off.why.text);
+		r = none(a, id, does_start(a), other.why.text);
 	else
-		r = measure(a, id, n, off.dir);
-	suite_node_end(&off);
+		r = measure(a, id, n, other.dir);
+	suite_node_end(&other);
 	return r;
 }
 
@@ -246,10 +262,10 @@ static int run_jobs(struct all *a, enum suite_mount mount, const struct suite_no
 			r = -EINTR;
 		else if (lacks(a, id, n, &e) < 0)
 			r = none(a, id, !n->dir && n->started && does_start(a), e.text);
-		else if (suite_jobs[id].needs & NEEDS_SSD_OFF)
-			r = measure_ssd_off(a, id, n);
+		else if (n->started && suite_jobs[id].needs & (NEEDS_SSD_OFF | NEEDS_BEFORE))
+			r = measure_beside(a, id, n);
 		else
-			r = measure(a, id, n, NULL);
+			r = measure(a, id, n, a->o.ssd_compare);
 		if (r == 0) /* it may be minutes until the next row */
 			r = output_flush(&a->b->fault);
 	}
@@ -259,7 +275,7 @@ static int run_jobs(struct all *a, enum suite_mount mount, const struct suite_no
 /* One daemon after the other; those that do not start have rows that say why. */
 static int run_started(struct all *a)
 {
-	static const char *const options[SUITE_MOUNTS] = {[SUITE_COPY] = "passthrough=off"};
+	static const char *const options[SUITE_MOUNTS] = {[SUITE_COPY] = NO_PASSTHROUGH};
 	struct suite_node n;
 	int r = 0;
 

@@ -92,6 +92,8 @@ const struct argv_option options_table[] = {
      "compare with DIR too, on whatever file system"},
     {"against", 'a', ARGV_STRING, FIELD(against), 0, 0, NULL, CMD_SUITE, "DIR",
      "where the bare FUSE example is mounted, for the rows of small files"},
+    {"before", 0, ARGV_STRING, FIELD(before), 0, 0, NULL, CMD_SUITE, "PROGRAM",
+     "an earlier fluxkvd: whether anything was lost without passthrough"},
     {"ssd-compare", 0, ARGV_STRING, FIELD(ssd_compare), 0, 0, NULL, CMD_PUT | CMD_PRESSURE | CMD_SUITE, "DIR",
      "compare with DIR, on a mount without an SSD tier"},
     {"ssd-dir", 0, ARGV_STRING, FIELD(ssd_dir), 0, 0, NULL, CMD_REFILL | CMD_PRESSURE | CMD_SUITE, "DIR",

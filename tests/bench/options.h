@@ -95,7 +95,7 @@ struct bench_options {
 	struct pressure_options pressure;
 	struct growth_options growth;
 	const char *out_dir; /* of report */
-	const char *against, *ssd_compare, *ssd_dir, *fluxkv, *fluxkvd, *evict_cmd, *socket;
+	const char *against, *before, *ssd_compare, *ssd_dir, *fluxkv, *fluxkvd, *evict_cmd, *socket;
 };
 
 extern const struct argv_option options_table[];

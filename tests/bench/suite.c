@@ -25,6 +25,10 @@ const struct suite_job suite_jobs[SUITE_JOBS] = {
 		       0},
     [JOB_REFILL_COPY] = {"refill, no passthrough", SUITE_COPY, CMD_REFILL, cmd_refill, NEEDS_SSD, BASELINE_NONE,
 			 PUT_ALL, 0},
+    [JOB_READ_BEFORE] = {"read, and before", SUITE_COPY, CMD_READ, cmd_read, NEEDS_BEFORE, BASELINE_NONE, PUT_ALL, 0},
+    [JOB_MAP_BEFORE] = {"mmap, and before", SUITE_COPY, CMD_MMAP, cmd_mmap, NEEDS_BEFORE, BASELINE_NONE, PUT_ALL, 0},
+    [JOB_WRITE_BEFORE] = {"put, and before", SUITE_COPY, CMD_PUT, cmd_put, NEEDS_BEFORE, BASELINE_NONE, PUT_WRITE, 0},
+    [JOB_OPEN_BEFORE] = {"open, and before", SUITE_COPY, CMD_OPEN, cmd_open, NEEDS_BEFORE, BASELINE_NONE, PUT_ALL, 0},
     /* A core, and a Redis server; the file, what its daemon keeps of it and what the kernel keeps on both sides. */
     [JOB_MASTER] = {"master", SUITE_NONE, CMD_MASTER, master_measure, 0, BASELINE_NONE, PUT_ALL, 768},
     [JOB_GROWTH] = {"growth", SUITE_NONE, CMD_GROWTH, growth_measure, NEEDS_START, BASELINE_NONE, PUT_ALL, 10240},
@@ -36,6 +40,7 @@ const struct suite_job suite_jobs[SUITE_JOBS] = {
 #define EXAMPLE "the bare FUSE example"
 #define FIO "fio, io_uring, direct"
 #define OFF "SSD tier off"
+#define OLDER "before, no passthrough"
 #define FEWER "" /* said by suite_line_of() */
 
 #define BYTES(of, when, mib)                                                                                           \
@@ -50,6 +55,11 @@ const struct suite_job suite_jobs[SUITE_JOBS] = {
 #define ROW(job, what, against, key, target, goal)                                                                     \
 	{                                                                                                              \
 		job, what, against, key, target, goal, SUITE_RATIO, SUITE_PLAIN, 0                                     \
+	}
+/* Nothing to reach: two daemons of one program differ too, by as much as the noise of the machine. */
+#define BEFORE(job, what, key)                                                                                         \
+	{                                                                                                              \
+		job, "as before: " what, OLDER, key, "against", 0, SUITE_RATIO, SUITE_PLAIN, 0                         \
 	}
 #define SHARE(job, what, of, when)                                                                                     \
 	{                                                                                                              \
@@ -101,6 +111,14 @@ const struct suite_row suite_rows[] = {
     ROW(JOB_OPEN_COPY, "no passthrough: open + read + close, 4 KiB", EXAMPLE, FILES, "against", 0.9),
     ROW(JOB_REFILL_COPY, "no passthrough: SSD refill, 16 MiB", FIO, BYTES("refill", "cold", 16), "fio", 0.9),
     ROW(JOB_REFILL_COPY, "no passthrough: SSD refill, 4 MiB", FIO, BYTES("refill", "cold", 4), "fio", 0.9),
+    BEFORE(JOB_READ_BEFORE, "read, first open, 16 MiB", BYTES("read", "cold", 16)),
+    BEFORE(JOB_READ_BEFORE, "read, first open, 4 MiB", BYTES("read", "cold", 4)),
+    BEFORE(JOB_READ_BEFORE, "read, first open, 1 MiB", BYTES("read", "cold", 1)),
+    BEFORE(JOB_READ_BEFORE, "read, second open, 16 MiB", BYTES("read", "warm", 16)),
+    BEFORE(JOB_MAP_BEFORE, "mmap, all bytes, first open, 16 MiB", BYTES("mmap", "cold", 16)),
+    BEFORE(JOB_WRITE_BEFORE, "put by write, 16 MiB", BYTES("put write", "", 16)),
+    BEFORE(JOB_WRITE_BEFORE, "put by write, 4 MiB", BYTES("put write", "", 4)),
+    BEFORE(JOB_OPEN_BEFORE, "open + read + close, 4 KiB, warm", FILES),
     REQUESTS("PutStart + PutDone", "SET", "PutStart+PutDone", 0.5),
     REQUESTS("GetStart + GetDone", "GET", "GetStart+GetDone", 0.5),
     REQUESTS("Lookup", "GET", "Lookup", 1.0),

@@ -25,6 +25,7 @@ enum {
 	NEEDS_SSD_OFF = 4,
 	NEEDS_AGAINST = 8, /* --against */
 	NEEDS_START = 16,
+	NEEDS_BEFORE = 32, /* --before, and --start */
 };
 
 enum suite_job_id {
@@ -40,6 +41,10 @@ enum suite_job_id {
 	JOB_READ_COPY,
 	JOB_OPEN_COPY,
 	JOB_REFILL_COPY,
+	JOB_READ_BEFORE,
+	JOB_MAP_BEFORE,
+	JOB_WRITE_BEFORE,
+	JOB_OPEN_BEFORE,
 	JOB_MASTER,
 	JOB_GROWTH,
 	SUITE_JOBS,

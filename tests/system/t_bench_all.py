@@ -133,7 +133,7 @@ def disk(ctx):
 def all_that_is_started(ctx):
     """Every row is measured, or says why not; the report has the same rows."""
     with disk(ctx) as ssd:
-        out, p = measure(ctx, *TINY, "--start", "--verify", f"--ssd-dir={ssd}")
+        out, p = measure(ctx, *TINY, "--start", "--verify", f"--ssd-dir={ssd}", f"--before={FLUXKVD}")
     same(p.stderr, "", "said")
     left_out = not_measured(out)
     for what, why in left_out.items():
@@ -144,6 +144,8 @@ def all_that_is_started(ctx):
         if r["what"].startswith("put ") or r["what"].startswith("no passthrough: read"):
             check(r["what"] not in left_out, f"{r}")
         check(r["against"] != EXAMPLE or r["what"] in left_out, f"{r}")
+        check(not r["what"].startswith("as before: ") or r["result"] == "measured", f"{r}")
+    same(sum(r["what"].startswith("as before: ") for r in out["rows"]), 8, "rows of what was before")
     check(len({r["what"] for r in out["rows"]}) == len(out["rows"]) > 20, "each row once")
     check(all(r["tested"] for (_, n), r in check_own(out).items() if n != 2000), f"what files cost: {out['rows']}")
     path = f"{ctx.temp('out')}/all.json"
@@ -173,7 +175,8 @@ def a_mount_that_is_there(ctx):
     same({w.split(":")[0] for w in set(not_measured(out).values())}, {
         "no passthrough", "needs --against, where the bare FUSE example is mounted",
         "needs --ssd-dir, a directory on the SSD tier's device",
-        "needs --ssd-compare, a directory on a mount without an SSD tier", "needs --start"} |
+        "needs --ssd-compare, a directory on a mount without an SSD tier", "needs --start",
+        "needs --before, an earlier fluxkvd, and --start"} |
          ({"skipped"} if "skipped: no redis" in str(out["rows"]) else set()), "reasons")
     same({r["result"] for (_, n), r in check_own(out).items() if n != 2000}, {"not measured"}, "what files cost")
     with without_redis():
