@@ -100,6 +100,9 @@ int core_dump(struct core *c, struct writes *ret);
  */
 void core_committed(struct core *c, uint64_t counter);
 
+/* The number of the node with that instance key, else one that nobody has had; 0: there are too many. */
+uint32_t core_node_named(const struct core *c, const char *key);
+
 struct core_ledger {
 	uint64_t capacity, zombie, used, reserved;
 };

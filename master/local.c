@@ -18,7 +18,7 @@
 
 #define BATCH_MAX 128u /* requests handled before their writes are given away */
 
-/* A request on its way. Its address is the req_id that the core sees. */
+/* A request on its way. Its address is the req_id of its answer from the core until it is given. */
 struct call {
 	struct call *next;
 	struct msg *req;
@@ -38,6 +38,8 @@ struct local_master {
 	struct writer *writer;
 	pthread_t thread;
 	uint64_t answer_deadline_ns;
+	void (*node_notice)(void *arg, uint32_t node, const struct msg *notice); /* NULL: to the channel */
+	void *node_notice_arg;
 
 	struct wake wake;
 	_Atomic(struct call *) queue; /* newest first */
@@ -102,9 +104,8 @@ static struct call *take_queue(struct local_master *lm)
 	return out;
 }
 
-static void local_call(struct channel *ch, struct msg *req, channel_done_fn done, void *arg)
+void local_master_call(struct local_master *lm, struct msg *req, channel_done_fn done, void *arg)
 {
-	struct local_master *lm = (struct local_master *)ch;
 	struct call *c;
 
 	/* The caller cannot be told of a failure in here, so there must be none: memory comes back. */
@@ -114,9 +115,13 @@ static void local_call(struct channel *ch, struct msg *req, channel_done_fn done
 	list_init(&c->waiting);
 	if ((unsigned)req->type < MSG_TYPES)
 		count(&lm->stats.requests[req->type]);
-	req->req_id = (uintptr_t)c;
-	req->node = LOCAL_MASTER_NODE;
 	push(lm, c);
+}
+
+static void local_call(struct channel *ch, struct msg *req, channel_done_fn done, void *arg)
+{
+	req->node = LOCAL_MASTER_NODE;
+	local_master_call((struct local_master *)ch, req, done, arg);
 }
 
 static void local_set_notice(struct channel *ch, channel_notice_fn fn, void *arg)
@@ -162,20 +167,24 @@ static void answer(struct local_master *lm, struct msg *m, bool waited)
 	free(c);
 }
 
-static void deliver_notice(struct local_master *lm, struct msg *m)
+static void deliver_notice(struct local_master *lm, uint32_t node, struct msg *m)
 {
 	count(&lm->stats.notices[m->type]);
-	pthread_mutex_lock(&lm->notice_lock);
-	if (lm->notice)
-		lm->notice(lm->notice_arg, m);
-	pthread_mutex_unlock(&lm->notice_lock);
+	if (lm->node_notice) {
+		lm->node_notice(lm->node_notice_arg, node, m);
+	} else {
+		pthread_mutex_lock(&lm->notice_lock);
+		if (lm->notice)
+			lm->notice(lm->notice_arg, m);
+		pthread_mutex_unlock(&lm->notice_lock);
+	}
 	msg_free(m);
 }
 
 static void deliver(struct local_master *lm, struct core_msg *cm, bool waited)
 {
 	if (is_notice(cm->msg))
-		deliver_notice(lm, cm->msg);
+		deliver_notice(lm, cm->node, cm->msg);
 	else
 		answer(lm, cm->msg, waited);
 }
@@ -319,10 +328,14 @@ static void handle(struct local_master *lm, struct call *c, bool writable, uint6
 	struct msg *m = c->req;
 	int r = 0;
 
+	if (m->type == MSG_JOIN && !m->node)
+		m->node = core_node_named(lm->core, m->u.join.instance_key);
 	if (!writable && !goes_on(m->type))
 		r = -EIO;
 	if (!r)
 		r = core_handle(lm->core, m, now, clock_real_ns(), &lm->out);
+	/* It is the answer now, and has been remembered under the sender's number. */
+	m->req_id = (uintptr_t)c;
 	if (r < 0) {
 		m->status = r;
 		answer(lm, m, false);
@@ -441,6 +454,9 @@ static struct core *new_core(const struct local_master_config *cfg)
 	    .root_mode = cfg->root_mode,
 	    .root_uid = cfg->root_uid,
 	    .root_gid = cfg->root_gid,
+	    .dead_after_ns = cfg->dead_after_ns,
+	    .repeat_ns = cfg->repeat_ns,
+	    .recent_answers = cfg->recent_answers,
 	};
 
 	/* Without it names can be made to collide, which makes them slow but not wrong. */
@@ -511,6 +527,8 @@ int local_master_start(const struct local_master_config *cfg, struct local_maste
 		return errmsg_set(e, -ENOMEM, "out of memory");
 	lm->channel = (struct channel){.call = local_call, .set_notice = local_set_notice};
 	lm->answer_deadline_ns = cfg->answer_deadline_ns ? cfg->answer_deadline_ns : 30 * NS_PER_SEC;
+	lm->node_notice = cfg->notice;
+	lm->node_notice_arg = cfg->notice_arg;
 	pthread_mutex_init(&lm->notice_lock, NULL);
 	pthread_mutex_init(&lm->wait_lock, NULL);
 	list_init(&lm->waiting);

@@ -166,6 +166,23 @@ uint64_t members_tick(struct core *c)
 	return next;
 }
 
+uint32_t core_node_named(const struct core *c, const char *key)
+{
+	uint32_t unused = 0, n;
+
+	for (n = 1; n < c->n_members; n++) {
+		const struct member *mem = c->members[n];
+
+		if (mem && mem->key && !strncmp(mem->key, key, sizeof(((struct msg *)0)->u.join.instance_key)))
+			return n;
+		if (!unused && (!mem || !mem->key))
+			unused = n;
+	}
+	if (!unused)
+		unused = n ? n : 1;
+	return unused <= NODE_MAX ? unused : 0;
+}
+
 static bool key_is_live(const struct core *c, const char *key)
 {
 	for (uint32_t n = 1; n < c->n_members; n++)

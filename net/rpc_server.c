@@ -14,7 +14,6 @@
 #include "net/conn.h"
 
 #define LISTEN_BACKLOG 512
-#define SLOT_BITS 24 /* of a connection's number; the rest counts */
 
 struct peer {
 	struct rpc_server *s;
@@ -66,7 +65,7 @@ static void count(atomic_ullong *n)
 
 static struct peer *find(struct rpc_server *s, uint64_t id)
 {
-	uint64_t slot = id & ((1u << SLOT_BITS) - 1);
+	uint32_t slot = rpc_slot(id);
 	struct peer *p = slot < s->cfg.max_connections ? s->peers[slot] : NULL;
 
 	return p && p->id == id ? p : NULL;
@@ -127,7 +126,7 @@ static void peer_closed(void *arg, int err)
 	struct rpc_server *s = p->s;
 
 	count_end(s, err);
-	s->peers[p->id & ((1u << SLOT_BITS) - 1)] = NULL;
+	s->peers[rpc_slot(p->id)] = NULL;
 	list_del(&p->strange);
 	list_del(&p->dirty);
 	if (p->known)
@@ -157,7 +156,7 @@ static struct peer *peer_new(struct rpc_server *s)
 		return NULL;
 	}
 	p->s = s;
-	p->id = ++s->generation << SLOT_BITS | slot;
+	p->id = ++s->generation << RPC_SLOT_BITS | slot;
 	list_init(&p->dirty);
 	list_add_tail(&p->strange, &s->strangers);
 	s->n_strangers++;
@@ -326,8 +325,8 @@ static void set_defaults(struct rpc_server_config *c)
 	c->max_requests = c->max_requests ? c->max_requests : 1024;
 	c->handshake_ms = c->handshake_ms ? c->handshake_ms : 5000;
 	c->backlog = c->backlog ? c->backlog : 16u << 20;
-	if (c->max_connections > 1u << SLOT_BITS)
-		c->max_connections = 1u << SLOT_BITS;
+	if (c->max_connections > 1u << RPC_SLOT_BITS)
+		c->max_connections = 1u << RPC_SLOT_BITS;
 }
 
 static int read_address(struct rpc_server *s, struct sockaddr_storage *ret, struct errmsg *e)

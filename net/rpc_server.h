@@ -22,7 +22,15 @@
 #include "net/auth.h"
 #include "net/wire.h"
 
+#define RPC_SLOT_BITS 24
+
 struct rpc_server;
+
+/* Connections that are there at one time have different ones, below max_connections. */
+static inline uint32_t rpc_slot(uint64_t conn)
+{
+	return (uint32_t)(conn & ((1u << RPC_SLOT_BITS) - 1));
+}
 
 struct rpc_server_config {
 	const char *listen;	  /* "ADDR:PORT", a number; port 0: any */
