@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/hash.h"
+#include "common/list.h"
 #include "store/put.h"
 
 #define SHARDS 64 /* a power of two */
@@ -24,8 +25,7 @@ struct inode_table {
 	atomic_ullong count;
 
 	pthread_mutex_t names_lock;
-	struct inode **names;	 /* names_lock */
-	size_t n_slots, n_names; /* names_lock */
+	struct buckets names; /* names_lock */
 };
 
 static struct shard *shard_of(struct inode_table *t, uint64_t id)
@@ -39,9 +39,9 @@ static size_t slot_of(const struct shard *s, uint64_t id)
 	return (size_t)(hash_u64(id) >> 8) & (s->n_slots - 1);
 }
 
-static size_t name_slot(const struct inode_table *t, uint64_t dir, const char *name)
+static uint64_t name_hash(uint64_t dir, const char *name)
 {
-	return (size_t)hash_bytes(name, strlen(name), dir) & (t->n_slots - 1);
+	return hash_bytes(name, strlen(name), dir);
 }
 
 struct inode_table *inode_table_new(void)
@@ -52,10 +52,6 @@ struct inode_table *inode_table_new(void)
 		return NULL;
 	memset(t, 0, sizeof(*t));
 	pthread_mutex_init(&t->names_lock, NULL);
-	t->n_slots = MIN_SLOTS;
-	t->names = calloc(t->n_slots, sizeof(*t->names));
-	if (!t->names)
-		goto fail;
 	for (size_t i = 0; i < SHARDS; i++) {
 		pthread_mutex_init(&t->shards[i].lock, NULL);
 		t->shards[i].n_slots = MIN_SLOTS;
@@ -92,7 +88,7 @@ struct inode_table *inode_table_free(struct inode_table *t)
 		if (s->n_slots)
 			pthread_mutex_destroy(&s->lock);
 	}
-	free(t->names);
+	buckets_fini(&t->names);
 	pthread_mutex_destroy(&t->names_lock);
 	free(t);
 	return NULL;
@@ -165,52 +161,27 @@ static void set_attr(struct inode *i, const struct msg_attr *a, bool atime_set)
 
 /* ---- names; call these with names_lock held ----------------------------------------------------------------- */
 
-static struct inode **name_find(struct inode_table *t, uint64_t dir, const char *name)
+static struct inode *name_find(struct inode_table *t, uint64_t dir, const char *name)
 {
-	struct inode **at = &t->names[name_slot(t, dir, name)];
+	for (struct bucket_link *l = buckets_find(&t->names, name_hash(dir, name)); l; l = bucket_next(l)) {
+		struct inode *i = container_of(l, struct inode, i_by_name);
 
-	while (*at && ((*at)->i_dir != dir || strcmp((*at)->i_name, name)))
-		at = &(*at)->i_name_next;
-	return at;
+		if (i->i_dir == dir && !strcmp(i->i_name, name))
+			return i;
+	}
+	return NULL;
 }
 
 static void name_clear(struct inode_table *t, struct inode *i)
 {
-	struct inode **at;
-
-	if (!i->i_named)
-		return;
-	at = &t->names[name_slot(t, i->i_dir, i->i_name)];
-	while (*at != i)
-		at = &(*at)->i_name_next;
-	*at = i->i_name_next;
+	if (i->i_named)
+		buckets_remove(&t->names, &i->i_by_name);
 	i->i_named = false;
-	t->n_names--;
-}
-
-static void names_grow(struct inode_table *t)
-{
-	size_t old_slots = t->n_slots;
-	struct inode **old = t->names, **bigger = calloc(old_slots * 2, sizeof(*bigger));
-
-	if (!bigger)
-		return;
-	t->names = bigger;
-	t->n_slots = old_slots * 2;
-	for (size_t j = 0; j < old_slots; j++)
-		for (struct inode *i = old[j], *next; i; i = next) {
-			size_t k = name_slot(t, i->i_dir, i->i_name);
-
-			next = i->i_name_next;
-			i->i_name_next = bigger[k];
-			bigger[k] = i;
-		}
-	free(old);
 }
 
 static struct inode *name_holder(struct inode_table *t, uint64_t dir, const char *name, uint64_t id)
 {
-	struct inode *i = *name_find(t, dir, name);
+	struct inode *i = name_find(t, dir, name);
 
 	return i && i->i_id == id ? i : NULL;
 }
@@ -227,8 +198,6 @@ static void name_unlink(struct inode_table *t, struct inode *i)
 /* i gets the name, which nobody has. Without memory i has no name: its next open is sent back to look it up. */
 static void name_give(struct inode_table *t, struct inode *i, uint64_t dir, const char *name)
 {
-	size_t k;
-
 	name_clear(t, i);
 	free(i->i_name);
 	i->i_name = strdup(name);
@@ -236,12 +205,7 @@ static void name_give(struct inode_table *t, struct inode *i, uint64_t dir, cons
 		return;
 	i->i_named = true;
 	i->i_dir = dir;
-	if (t->n_names >= t->n_slots)
-		names_grow(t);
-	k = name_slot(t, dir, name);
-	i->i_name_next = t->names[k];
-	t->names[k] = i;
-	t->n_names++;
+	buckets_insert(&t->names, &i->i_by_name, name_hash(dir, name));
 }
 
 /* ---- what others call --------------------------------------------------------------------------------------- */
@@ -329,15 +293,16 @@ static struct inode *know(struct inode_table *t, const struct msg_attr *a, struc
 struct inode *inode_know(struct inode_table *t, const struct msg_attr *a, struct put *put, uint64_t dir,
 			 const char *name)
 {
-	struct inode *i = know(t, a, put);
+	struct inode *i = know(t, a, put), *had;
 
 	if (i && name && a->kind == MSG_KIND_FILE) {
 		pthread_mutex_lock(&t->names_lock);
 		atomic_store_explicit(&i->i_unlinked, false, memory_order_relaxed);
-		if (*name_find(t, dir, name) != i) {
+		had = name_find(t, dir, name);
+		if (had != i) {
 			/* The name stands for another version now. */
-			if (*name_find(t, dir, name))
-				name_clear(t, *name_find(t, dir, name));
+			if (had)
+				name_clear(t, had);
 			name_give(t, i, dir, name);
 		}
 		pthread_mutex_unlock(&t->names_lock);
@@ -393,7 +358,7 @@ uint64_t inode_of_name(struct inode_table *t, uint64_t dir, const char *name)
 	uint64_t id;
 
 	pthread_mutex_lock(&t->names_lock);
-	i = *name_find(t, dir, name);
+	i = name_find(t, dir, name);
 	id = i ? i->i_id : 0;
 	pthread_mutex_unlock(&t->names_lock);
 	return id;
@@ -409,7 +374,7 @@ void inode_name_moved(struct inode_table *t, const struct inode_name *from, cons
 	if (old != i)
 		name_unlink(t, old);
 	/* One that has got the name since the rename is what it stands for. */
-	old = *name_find(t, to->dir, to->name);
+	old = name_find(t, to->dir, to->name);
 	if (i && old && old != i)
 		name_clear(t, i);
 	else if (i)

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/buckets.h"
 #include "net/msg.h"
 
 struct inode_table;
@@ -37,7 +38,7 @@ struct inode {
 	uint64_t i_attr_ns;	/* when (clock_ns) */
 
 	/* names_lock */
-	struct inode *i_name_next;
+	struct bucket_link i_by_name; /* while i_named */
 	uint64_t i_dir;
 	char *i_name; /* the last it had; NULL: it never had one */
 	bool i_named; /* the name stands for it */

@@ -81,6 +81,9 @@ static void round_trip(bool one_group)
 		buckets_insert(&table, &things[i].link, hash_of(i, one_group));
 	}
 	check_all(one_group);
+	/* No insert has had to move more than this. */
+	for (uint32_t g = 0; g < BUCKET_GROUPS && !one_group; g++)
+		ck_assert_uint_le(table.groups[g].n, 3 * N / BUCKET_GROUPS);
 	for (unsigned k = 0; k < 2 * N; k++) {
 		unsigned i = (unsigned)rand_r(&seed) % N;
 
