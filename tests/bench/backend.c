@@ -26,6 +26,7 @@ void backend_end(struct backend *b)
 	target_close(&b->ssd);
 	target_close(&b->work);
 	cgroup_remove(&b->cgroup);
+	cgroup_remove(&b->held);
 }
 
 int backend_work(struct backend *b, const char *socket, struct errmsg *e)

@@ -64,6 +64,7 @@ struct backend {
 	struct target values; /* where the values are, if they are files */
 	struct service service;
 	struct cgroup cgroup; /* that the workers enter */
+	struct cgroup held;   /* that the service is in */
 	char address[108];    /* of the socket */
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memcached, a server of our own on a socket of our own, driven by libmemcached; with extstore for an SSD tier. What is
- * set beside the sizes is only what values of that size need. A value is the caller's copy, in holder mode too. Hits
- * are memcached's own count: get_hits in all, of which get_extstore, less what was not there, from the SSD.
+ * set beside the sizes is only what values of that size need; with an SSD tier its page cache is limited too. A value
+ * is the caller's copy, in holder mode too. Hits are memcached's own count: get_hits in all, of which get_extstore,
+ * less what was not there, from the SSD.
  */
 #include "tests/bench/backend.h"
 
@@ -19,7 +20,8 @@
 #include <unistd.h>
 
 #define MIB (1ull << 20)
-#define PAGE_MIB 64 /* of extstore; a write buffer is less */
+#define PAGE_MIB 64   /* of extstore; a write buffer is less */
+#define BESIDE_MIB 64 /* of memory that it needs beside its values and buffers */
 
 struct session {
 	memcached_st *mc;
@@ -64,6 +66,23 @@ static void extstore_options(const struct backend *b, unsigned item_mib, char *b
 		 b->ssd.path, (unsigned long long)(b->setup.ssd / MIB));
 }
 
+/*
+ * extstore reads and writes through the page cache, which -m does not cover: with memory to spare its SSD tier would be
+ * memory too. So all of the server's pages together are what its DRAM may be, and what it has beside the values. Few
+ * are there yet when it answers.
+ */
+static int hold(struct backend *b, unsigned item_mib, struct errmsg *e)
+{
+	int r = cgroup_new(&b->held, b->setup.dram + (BESIDE_MIB + 4 * item_mib) * MIB, e);
+
+	if (r == 0) {
+		r = cgroup_take(&b->held, b->service.pid);
+		if (r < 0)
+			errmsg_set(e, r, "memcached cannot be put into a control group: %s", strerror(-r));
+	}
+	return r;
+}
+
 static int start(struct backend *b, struct errmsg *e)
 {
 	char memory[32], item[32], ext[PATH_MAX + 256];
@@ -88,7 +107,8 @@ static int start(struct backend *b, struct errmsg *e)
 		argv[n++] = "-o";
 		argv[n++] = ext;
 	}
-	return service_start(&b->service, argv, answers, b, e);
+	r = service_start(&b->service, argv, answers, b, e);
+	return r == 0 && b->setup.ssd ? hold(b, item_mib, e) : r;
 }
 
 static void stop(struct backend *b)

@@ -87,9 +87,17 @@ int cgroup_new(struct cgroup *g, uint64_t bytes, struct errmsg *e)
 	return 0;
 }
 
+int cgroup_take(const struct cgroup *g, pid_t pid)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", (int)pid);
+	return write_text(g->dir, "cgroup.procs", text);
+}
+
 int cgroup_enter(const struct cgroup *g)
 {
-	return write_text(g->dir, "cgroup.procs", "0");
+	return cgroup_take(g, 0);
 }
 
 void cgroup_remove(struct cgroup *g)

@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/errmsg.h"
 
@@ -19,6 +20,8 @@ struct cgroup {
 int cgroup_new(struct cgroup *g, uint64_t bytes, struct errmsg *e);
 /* The calling process goes in. What it allocated before is not charged to the group. 0 or a negative errno. */
 int cgroup_enter(const struct cgroup *g);
+/* The same for another process, all its threads. */
+int cgroup_take(const struct cgroup *g, pid_t pid);
 /* Its members have ended. Takes one that is none. */
 void cgroup_remove(struct cgroup *g);
 
