@@ -2,10 +2,13 @@
 #include "common/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +24,28 @@ void log_setup(enum log_level max, bool systemd)
 void log_set_level(enum log_level max)
 {
 	atomic_store(&log_max, (int)max);
+}
+
+/* systemd says which device and inode its journal reads from; a standard error that was redirected is another. */
+bool log_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long dev, ino;
+	struct stat st;
+
+	return stream && sscanf(stream, "%llu:%llu", &dev, &ino) == 2 && !fstat(STDERR_FILENO, &st) &&
+	       st.st_dev == dev && st.st_ino == ino;
+}
+
+int log_open(const char *path, struct errmsg *e)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+
+	if (fd < 0)
+		return errmsg_set(e, -errno, "%s: %s", path, strerror(errno));
+	dup2(fd, STDERR_FILENO);
+	close(fd);
+	return 0;
 }
 
 const char *log_level_word(enum log_level level)

@@ -11,6 +11,8 @@
 
 #include <stdbool.h>
 
+#include "common/errmsg.h"
+
 enum log_level {
 	LOG_LVL_ERROR = 3, /* the values of syslog(3) */
 	LOG_LVL_WARN = 4,
@@ -21,6 +23,10 @@ enum log_level {
 /* Messages above max are dropped. systemd: prefix lines for the journal. Call before threads start. */
 void log_setup(enum log_level max, bool systemd);
 void log_set_level(enum log_level max);
+/* Whether the journal reads standard error. */
+bool log_is_journal(void);
+/* From here on standard error goes to the end of that file, which is made if need be. */
+int log_open(const char *path, struct errmsg *e);
 /* "error", "warn", "info" or "debug" to a level; -EINVAL for anything else. */
 int log_level_parse(const char *word, enum log_level *ret);
 const char *log_level_word(enum log_level level);

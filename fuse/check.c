@@ -14,7 +14,7 @@
 #include "fuse/ctl.h"
 #include "fuse/fs.h"
 #include "fuse/mountpoint.h"
-#include "fuse/places.h"
+#include "common/places.h"
 #include "store/segment.h"
 
 /* Descriptors beside those that the configuration asks for: libraries, the catalogue, files being written. */

@@ -6,7 +6,6 @@
 #include "fuse/daemon.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,9 +23,9 @@
 #include "fuse/fs.h"
 #include "fuse/mountpoint.h"
 #include "fuse/pidfile.h"
-#include "fuse/places.h"
+#include "common/places.h"
 #include "fuse/report.h"
-#include "fuse/signals.h"
+#include "common/signals.h"
 #include "master/local.h"
 #include "net/status.h"
 #include "store/node.h"
@@ -101,30 +100,10 @@ static int lock_instance(struct daemon *d, struct errmsg *e)
 	return r;
 }
 
-/* In the background standard error goes to the log from here on; the person is told through the pipe. */
+/* The person is told through the pipe. */
 static int open_log(struct daemon *d, struct errmsg *e)
 {
-	int fd;
-
-	if (!d->ready->background)
-		return 0;
-	fd = open(d->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
-	if (fd < 0)
-		return errmsg_set(e, -errno, "%s: %s", d->log_path, strerror(errno));
-	dup2(fd, STDERR_FILENO);
-	close(fd);
-	return 0;
-}
-
-/* systemd says which device and inode its journal reads from; a standard error that was redirected is another. */
-static bool journal_reads_stderr(void)
-{
-	const char *stream = getenv("JOURNAL_STREAM");
-	unsigned long long dev, ino;
-	struct stat st;
-
-	return stream && sscanf(stream, "%llu:%llu", &dev, &ino) == 2 && !fstat(STDERR_FILENO, &st) &&
-	       st.st_dev == dev && st.st_ino == ino;
+	return d->ready->background ? log_open(d->log_path, e) : 0;
 }
 
 static int prepare(struct daemon *d, struct errmsg *e)
@@ -530,7 +509,7 @@ int daemon_run(const struct daemon_args *args, struct config *cfg, struct ready 
 	*cfg = (struct config){0};
 	signals_block();
 	/* A start that fails says one line; what led to it is worth a line only when it is a warning. */
-	log_setup(d.cfg.log_level < LOG_LVL_WARN ? d.cfg.log_level : LOG_LVL_WARN, journal_reads_stderr());
+	log_setup(d.cfg.log_level < LOG_LVL_WARN ? d.cfg.log_level : LOG_LVL_WARN, log_is_journal());
 	if (start(&d, &e)) {
 		stop(&d);
 		d.pidfile = pidfile_unlock(d.pidfile);

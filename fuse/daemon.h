@@ -6,7 +6,7 @@
 #ifndef FUSE_DAEMON_H
 #define FUSE_DAEMON_H
 
-#include "fuse/ready.h"
+#include "common/ready.h"
 #include "store/config.h"
 
 enum {

@@ -222,9 +222,9 @@ int main(int argc, char **argv)
 	if (l.check)
 		return check(&l, &cfg);
 	if (l.foreground) {
-		ready_foreground(&ready);
+		ready_foreground(&ready, "fluxkvd");
 	} else {
-		r = ready_background(&ready);
+		r = ready_background(&ready, "fluxkvd");
 		if (r >= 0) {
 			config_done(&cfg);
 			return r;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/lockfile.h"
 #include "fuse/mountpoint.h"
 #include "fuse/task.h"
 
@@ -27,27 +28,6 @@ struct pidfile {
 	int fd;
 	char *path, *mount_path;
 };
-
-static long read_pid(int fd)
-{
-	char buf[32];
-	ssize_t n = pread(fd, buf, sizeof(buf) - 1, 0);
-	long pid;
-
-	if (n <= 0)
-		return 0;
-	buf[n] = '\0';
-	pid = strtol(buf, NULL, 10);
-	return pid > 0 ? pid : 0;
-}
-
-/* A leaving daemon unlinks the file while somebody else waits with the old one open. */
-static bool still_there(int fd, const char *path)
-{
-	struct stat a, b;
-
-	return !fstat(fd, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
 
 /* What pidfile_serves() wrote. False: nothing, or nonsense. */
 static bool read_mount(const char *mount_path, dev_t *ret_device, char mountpoint[PATH_MAX])
@@ -100,7 +80,7 @@ static bool has_open(long pid, int fd)
 
 static int busy_error(int fd, const char *path, const char *mount_path, const char *instance, struct errmsg *e)
 {
-	long pid = read_pid(fd);
+	long pid = lockfile_pid(fd);
 
 	if (pid && !has_open(pid, fd))
 		return errmsg_set(e, -EBUSY,
@@ -135,7 +115,7 @@ static int lock_file(int fd, const char *mount_path)
 
 		if (errno != EWOULDBLOCK)
 			return -errno;
-		pid = (pid_t)read_pid(fd);
+		pid = (pid_t)lockfile_pid(fd);
 		if ((serves(mount_path, pid) && !task_is_ending(pid)) || clock_ns() > until)
 			return -EBUSY;
 		poll(NULL, 0, POLL_MS);
@@ -158,7 +138,7 @@ static int open_locked(const char *path, const char *mount_path, const char *ins
 			close(fd);
 			return r;
 		}
-		if (still_there(fd, path)) {
+		if (lockfile_is_at(fd, path)) {
 			*ret = fd;
 			return 0;
 		}
@@ -181,20 +161,6 @@ static int move_up(int fd)
 		return high;
 	}
 	return fd;
-}
-
-static int write_pid(int fd)
-{
-	char buf[32];
-	int n = snprintf(buf, sizeof(buf), "%ld\n", (long)getpid());
-	ssize_t written;
-
-	if (ftruncate(fd, 0))
-		return -errno;
-	written = pwrite(fd, buf, (size_t)n, 0);
-	if (written < 0)
-		return -errno;
-	return written == n ? 0 : -ENOSPC;
 }
 
 static struct pidfile *pidfile_free(struct pidfile *p)
@@ -235,7 +201,7 @@ int pidfile_lock(const char *dir, const char *instance, struct pidfile **ret, st
 	}
 	unlink(p->mount_path); /* of one that was killed */
 	p->fd = move_up(p->fd);
-	r = write_pid(p->fd);
+	r = lockfile_write_pid(p->fd);
 	if (r) {
 		errmsg_set(e, r, "%s: %s", p->path, strerror(-r));
 		pidfile_unlock(p);

@@ -34,6 +34,7 @@ int config_init(struct config *c)
 	    .dram = UINT64_C(1) << 30,
 	    .run_dir = strdup(RUNSTATEDIR "/fluxkv"),
 	    .state_dir = strdup(LOCALSTATEDIR "/fluxkv"),
+	    .listen = strdup(CONFIG_LISTEN),
 	    .control_mode = 0600,
 	    .auto_namespace = true,
 	    .block_size = UINT64_C(64) << 20,
@@ -48,7 +49,7 @@ int config_init(struct config *c)
 	    .leg_deadline = 5 * 1000,
 	    .log_level = LOG_LVL_INFO,
 	};
-	if (c->instance_key && c->cluster_name && c->run_dir && c->state_dir)
+	if (c->instance_key && c->cluster_name && c->run_dir && c->state_dir && c->listen)
 		return 0;
 	config_done(c);
 	return -ENOMEM;
@@ -72,6 +73,8 @@ void config_done(struct config *c)
 	free(c->run_dir);
 	free(c->state_dir);
 	free(c->catalog);
+	free(c->listen);
+	free(c->cluster_key_file);
 	free(c->control_socket);
 	config_ssd_free(c);
 	*c = (struct config){0};
@@ -180,6 +183,11 @@ int config_load(const char *path, struct config *c, struct errmsg *e)
 	return r;
 }
 
+int config_set(struct config *c, const char *key, const char *text, struct errmsg *e)
+{
+	return config_key_set(c, config_key_find(key), text, e);
+}
+
 char *config_catalog_path(const struct config *c)
 {
 	char *path;
@@ -230,7 +238,7 @@ static void dump_ssd(const struct config *c, FILE *f)
 	fputs("]\n", f);
 }
 
-/* The keys of one group together, in the order of the table; group NULL: those of none. */
+/* The node's keys of one group together, in the order of the table; group NULL: those of none. */
 static void dump_group(const struct config *c, const char *group, FILE *f)
 {
 	if (group)
@@ -240,6 +248,8 @@ static void dump_group(const struct config *c, const char *group, FILE *f)
 		const char *last = config_key_last(key);
 		size_t prefix = (size_t)(last - key->name);
 
+		if (key->master)
+			continue;
 		if (group ? prefix != strlen(group) + 1 || strncmp(key->name, group, prefix - 1) : prefix != 0)
 			continue;
 		fprintf(f, "%s%s: ", group ? "  " : "", last);
@@ -295,7 +305,7 @@ static char *changed(const struct config *a, const struct config *b, bool live)
 	if (!f)
 		return NULL;
 	for (size_t i = 0; i < config_n_keys; i++)
-		if (config_keys[i].live == live && !config_key_equal(a, b, &config_keys[i])) {
+		if (!config_keys[i].master && config_keys[i].live == live && !config_key_equal(a, b, &config_keys[i])) {
 			fprintf(f, "%s%s", separator, config_keys[i].name);
 			separator = ", ";
 		}

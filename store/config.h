@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a node is told: fluxkv.yaml, and the same keys as mount options (-o key=value), which win. Parsing is a pure
- * function of the bytes. Every refusal is one line with file, line and what was expected.
+ * What a node is told: fluxkv.yaml, and the same keys as mount options (-o key=value), which win. fluxkv-master reads
+ * the same file, and its keys are no mount options. Parsing is a pure function of the bytes. Every refusal is one line
+ * with file, line and what was expected.
  *
  * A struct config is plain data that its owner may read from any thread as long as nobody changes it; a reload makes a
  * second one and compares.
@@ -35,11 +36,13 @@ struct config {
 	bool ssd_enabled;     /* large_limit_size is there and not null, or ssd= was given */
 	bool ssd_from_option; /* the list is that of ssd= options, so the next one adds to it */
 
-	char *run_dir;	       /* /run/fluxkv */
-	char *state_dir;       /* /var/lib/fluxkv */
-	char *catalog;	       /* NULL: config_catalog_path() says <state_dir>/<instance_key>/catalogue.db */
-	char *control_socket;  /* NULL: config_control_path() says <run_dir>/<instance_key>/control */
-	uint64_t control_mode; /* 0600 */
+	char *run_dir;		/* /run/fluxkv */
+	char *state_dir;	/* /var/lib/fluxkv */
+	char *catalog;		/* NULL: config_catalog_path() says <state_dir>/<instance_key>/catalogue.db */
+	char *listen;		/* fluxkv-master's; "127.0.0.1:7450" */
+	char *cluster_key_file; /* fluxkv-master's; NULL: none */
+	char *control_socket;	/* NULL: config_control_path() says <run_dir>/<instance_key>/control */
+	uint64_t control_mode;	/* 0600 */
 
 	bool auto_namespace;	   /* true */
 	uint64_t block_size;	   /* 64 MiB; of namespaces made without one */
@@ -82,6 +85,8 @@ int config_load(const char *path, struct config *c, struct errmsg *e);
  * error c is unchanged.
  */
 int config_options(const char *list, struct config *c, struct errmsg *e);
+/* One key by its whole name. On an error c is unchanged, and *e says what is wrong with the text. */
+int config_set(struct config *c, const char *key, const char *text, struct errmsg *e);
 /* What only the whole can tell: a socket path that is too long. After file and options. */
 int config_check(const struct config *c, struct errmsg *e);
 

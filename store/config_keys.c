@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "net/addr.h"
 #include "net/utf8.h"
 
 #define NAME_LEN_MAX 128
@@ -23,30 +24,32 @@
 #define FIELD(f) offsetof(struct config, f)
 
 const struct config_key config_keys[] = {
-    {"instance_key", "instance", CONFIG_NAME, FIELD(instance_key), 0, 0, false, false},
-    {CONFIG_POOL ".dram", "dram", CONFIG_SIZE, FIELD(dram), CONFIG_DRAM_MIN, INT64_MAX, false, false},
-    {CONFIG_SPEC ".cluster_name", "cluster", CONFIG_NAME, FIELD(cluster_name), 0, 0, false, false},
-    {"run_dir", NULL, CONFIG_PATH, FIELD(run_dir), 0, 0, false, false},
-    {"state_dir", NULL, CONFIG_PATH, FIELD(state_dir), 0, 0, false, false},
-    {"catalog", NULL, CONFIG_PATH, FIELD(catalog), 0, 0, true, false},
-    {"control_socket", NULL, CONFIG_PATH, FIELD(control_socket), 0, 0, true, false},
-    {"control_mode", NULL, CONFIG_MODE, FIELD(control_mode), 0, 0777, false, false},
-    {"auto_namespace", NULL, CONFIG_BOOL, FIELD(auto_namespace), 0, 0, false, false},
-    {"block_size", NULL, CONFIG_BLOCK, FIELD(block_size), 4096, GIB, false, false},
-    {"negative_timeout", NULL, CONFIG_TIME, FIELD(negative_timeout), 0, HOUR, false, false},
-    {"entry_timeout", NULL, CONFIG_TIME, FIELD(entry_timeout), 0, DAY, false, false},
-    {"fuse_threads", NULL, CONFIG_COUNT, FIELD(fuse_threads), 0, CONFIG_FUSE_THREADS_MAX, false, false},
-    {"passthrough", NULL, CONFIG_TRY, FIELD(passthrough), 0, 0, false, false},
-    {"passthrough_max", NULL, CONFIG_SIZE, FIELD(passthrough_max), 0, GIB, false, false},
-    {"allow_other", NULL, CONFIG_BOOL, FIELD(allow_other), 0, 0, false, false},
-    {"ssd_direct", NULL, CONFIG_BOOL, FIELD(ssd_direct), 0, 0, false, false},
-    {"ssd_retry", NULL, CONFIG_TIME, FIELD(ssd_retry), SECOND, DAY, false, false},
-    {"ssd_io_depth", NULL, CONFIG_COUNT, FIELD(ssd_io_depth), 1, 4096, false, false},
-    {"ssd_shards", NULL, CONFIG_COUNT, FIELD(ssd_shards), 1, 64, false, false},
-    {"persist_backlog", NULL, CONFIG_SIZE, FIELD(persist_backlog), 0, INT64_MAX, false, false},
-    {"put_deadline", NULL, CONFIG_TIME, FIELD(put_deadline), 5 * SECOND, DAY, false, false},
-    {"leg_deadline", NULL, CONFIG_TIME, FIELD(leg_deadline), 100, HOUR, false, false},
-    {"log_level", NULL, CONFIG_LEVEL, FIELD(log_level), 0, 0, false, true},
+    {"instance_key", "instance", CONFIG_NAME, FIELD(instance_key), 0, 0, false, false, false},
+    {CONFIG_POOL ".dram", "dram", CONFIG_SIZE, FIELD(dram), CONFIG_DRAM_MIN, INT64_MAX, false, false, false},
+    {CONFIG_SPEC ".cluster_name", "cluster", CONFIG_NAME, FIELD(cluster_name), 0, 0, false, false, false},
+    {"run_dir", NULL, CONFIG_PATH, FIELD(run_dir), 0, 0, false, false, false},
+    {"state_dir", NULL, CONFIG_PATH, FIELD(state_dir), 0, 0, false, false, false},
+    {"catalog", NULL, CONFIG_PATH, FIELD(catalog), 0, 0, true, false, false},
+    {"listen", NULL, CONFIG_ADDRESS, FIELD(listen), 0, 0, false, false, true},
+    {"cluster_key_file", NULL, CONFIG_PATH, FIELD(cluster_key_file), 0, 0, true, false, true},
+    {"control_socket", NULL, CONFIG_PATH, FIELD(control_socket), 0, 0, true, false, false},
+    {"control_mode", NULL, CONFIG_MODE, FIELD(control_mode), 0, 0777, false, false, false},
+    {"auto_namespace", NULL, CONFIG_BOOL, FIELD(auto_namespace), 0, 0, false, false, false},
+    {"block_size", NULL, CONFIG_BLOCK, FIELD(block_size), 4096, GIB, false, false, false},
+    {"negative_timeout", NULL, CONFIG_TIME, FIELD(negative_timeout), 0, HOUR, false, false, false},
+    {"entry_timeout", NULL, CONFIG_TIME, FIELD(entry_timeout), 0, DAY, false, false, false},
+    {"fuse_threads", NULL, CONFIG_COUNT, FIELD(fuse_threads), 0, CONFIG_FUSE_THREADS_MAX, false, false, false},
+    {"passthrough", NULL, CONFIG_TRY, FIELD(passthrough), 0, 0, false, false, false},
+    {"passthrough_max", NULL, CONFIG_SIZE, FIELD(passthrough_max), 0, GIB, false, false, false},
+    {"allow_other", NULL, CONFIG_BOOL, FIELD(allow_other), 0, 0, false, false, false},
+    {"ssd_direct", NULL, CONFIG_BOOL, FIELD(ssd_direct), 0, 0, false, false, false},
+    {"ssd_retry", NULL, CONFIG_TIME, FIELD(ssd_retry), SECOND, DAY, false, false, false},
+    {"ssd_io_depth", NULL, CONFIG_COUNT, FIELD(ssd_io_depth), 1, 4096, false, false, false},
+    {"ssd_shards", NULL, CONFIG_COUNT, FIELD(ssd_shards), 1, 64, false, false, false},
+    {"persist_backlog", NULL, CONFIG_SIZE, FIELD(persist_backlog), 0, INT64_MAX, false, false, false},
+    {"put_deadline", NULL, CONFIG_TIME, FIELD(put_deadline), 5 * SECOND, DAY, false, false, false},
+    {"leg_deadline", NULL, CONFIG_TIME, FIELD(leg_deadline), 100, HOUR, false, false, false},
+    {"log_level", NULL, CONFIG_LEVEL, FIELD(log_level), 0, 0, false, true, false},
 };
 const size_t config_n_keys = sizeof(config_keys) / sizeof(config_keys[0]);
 
@@ -82,6 +85,8 @@ const char *config_type_words(enum config_type type)
 		return "a name";
 	case CONFIG_PATH:
 		return "a path";
+	case CONFIG_ADDRESS:
+		return "an address";
 	case CONFIG_SIZE:
 	case CONFIG_BLOCK:
 		return "a size";
@@ -142,6 +147,17 @@ int config_read_path(const char *text, struct errmsg *e)
 	if (*text == '/' && strlen(text) < PATH_MAX / 2 && is_text(text))
 		return 0;
 	return errmsg_set(e, -EINVAL, "\"%s\" is not an absolute path", config_shown(text));
+}
+
+static int read_address(const char *text, struct errmsg *e)
+{
+	struct sockaddr_storage at;
+
+	if (addr_parse_number(text, &at, NULL) == 0)
+		return 0;
+	return errmsg_set(e, -EINVAL,
+			  "\"%s\" is not an address; write NUMBER:PORT such as 127.0.0.1:7450 or [::1]:7450",
+			  config_shown(text));
 }
 
 int config_read_size(const char *text, uint64_t min, uint64_t *ret, struct errmsg *e)
@@ -348,6 +364,9 @@ int config_key_set(struct config *c, const struct config_key *key, const char *t
 	case CONFIG_PATH:
 		r = config_read_path(text, e);
 		return r < 0 ? r : set_string(field(c, key), text, e);
+	case CONFIG_ADDRESS:
+		r = read_address(text, e);
+		return r < 0 ? r : set_string(field(c, key), text, e);
 	case CONFIG_BOOL:
 		return read_bool(text, field(c, key), e);
 	case CONFIG_LEVEL:
@@ -361,7 +380,7 @@ int config_key_set(struct config *c, const struct config_key *key, const char *t
 
 static bool is_string(const struct config_key *key)
 {
-	return key->type == CONFIG_NAME || key->type == CONFIG_PATH;
+	return key->type == CONFIG_NAME || key->type == CONFIG_PATH || key->type == CONFIG_ADDRESS;
 }
 
 void config_key_clear(struct config *c, const struct config_key *key)
@@ -398,6 +417,7 @@ void config_key_print(const struct config *c, const struct config_key *key, FILE
 	switch (key->type) {
 	case CONFIG_NAME:
 	case CONFIG_PATH:
+	case CONFIG_ADDRESS:
 		if (*(char *const *)p)
 			config_print_string(*(char *const *)p, f);
 		else

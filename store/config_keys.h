@@ -11,8 +11,9 @@
 #include "store/config.h"
 
 enum config_type {
-	CONFIG_NAME, /* one path component */
-	CONFIG_PATH, /* absolute */
+	CONFIG_NAME,	/* one path component */
+	CONFIG_PATH,	/* absolute */
+	CONFIG_ADDRESS, /* a number and a port */
 	CONFIG_SIZE,
 	CONFIG_BLOCK, /* a size that is a power of two */
 	CONFIG_TIME,  /* milliseconds */
@@ -31,6 +32,7 @@ struct config_key {
 	uint64_t min, max; /* of the numbers */
 	bool nullable;	   /* of the strings */
 	bool live;	   /* a reload takes it over */
+	bool master;	   /* fluxkv-master's alone: no mount option, and of no effect on a node */
 };
 
 extern const struct config_key config_keys[];
@@ -41,6 +43,7 @@ extern const size_t config_n_keys;
 #define CONFIG_SPEC "fluxonkv_spec"
 #define CONFIG_PATHS "large_file_paths"
 #define CONFIG_LIMITS "large_limit_size"
+#define CONFIG_LISTEN "127.0.0.1:7450"
 #define CONFIG_SSD_MAX 32
 #define CONFIG_SSD_LIMIT_MIN 512
 /* Less holds no value of the usual sizes, and is what a forgotten unit looks like ("dram: 64"). */

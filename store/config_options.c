@@ -75,8 +75,8 @@ static const struct config_key *find(const char *word)
 	for (size_t i = 0; i < config_n_keys; i++) {
 		const struct config_key *key = &config_keys[i];
 
-		if (!strcmp(word, key->name) || !strcmp(word, config_key_last(key)) ||
-		    (key->alias && !strcmp(word, key->alias)))
+		if (!key->master && (!strcmp(word, key->name) || !strcmp(word, config_key_last(key)) ||
+				     (key->alias && !strcmp(word, key->alias))))
 			return key;
 	}
 	return NULL;
@@ -90,6 +90,8 @@ static int unknown(const char *word, struct errmsg *e)
 	words[n++] = "ssd";
 	words[n++] = "noexec";
 	for (size_t i = 0; i < config_n_keys && n < 62; i++) {
+		if (config_keys[i].master)
+			continue;
 		words[n++] = config_key_last(&config_keys[i]);
 		if (config_keys[i].alias)
 			words[n++] = config_keys[i].alias;
@@ -97,6 +99,8 @@ static int unknown(const char *word, struct errmsg *e)
 	words[n] = NULL;
 	if (!strcmp(word, CONFIG_PATHS) || !strcmp(word, CONFIG_LIMITS))
 		return errmsg_set(e, -EINVAL, "give each device as ssd=PATH:SIZE");
+	if (config_key_find(word) && config_key_find(word)->master)
+		return errmsg_set(e, -EINVAL, "that is fluxkv-master's, and no option of a node");
 	if (!strcmp(word, "remount"))
 		return errmsg_set(e, -EINVAL, "a mount cannot be changed; unmount it and mount it again");
 	if (nearest_word(word, words))

@@ -291,8 +291,9 @@ def left_behind(base, processes=True):
     for pid in filter(str.isdigit, os.listdir("/proc") if processes else []):
         with contextlib.suppress(OSError):
             with open(f"/proc/{pid}/comm") as f, open(f"/proc/{pid}/cmdline") as c:
-                if f.read().strip() == "fluxkvd" and base + "/" in c.read() and process_state(pid) not in "ZX":
-                    faults.append(f"fluxkvd left behind: pid {pid}")
+                name = f.read().strip()
+                if name in ("fluxkvd", "fluxkv-master") and base + "/" in c.read() and process_state(pid) not in "ZX":
+                    faults.append(f"{name} left behind: pid {pid}")
     return faults
 
 

@@ -40,6 +40,7 @@ for command in $("$top_builddir/fluxkv" help | sed -n '/^Commands:/,/^$/s/^  \([
 	result "fluxkv $command" "$missing"
 done
 result "options of fluxkvd" "$(unnamed "$top_srcdir/man/fluxkvd.8" "$top_builddir/fluxkvd" --help)"
+result "options of fluxkv-master" "$(unnamed "$top_srcdir/man/fluxkv-master.8" "$top_builddir/fluxkv-master" --help)"
 # Recursion, parents and the like are given in the short form that the page describes.
 result "options of fluxkv" "$(unnamed "$top_srcdir/man/fluxkv.1" "$top_builddir/fluxkv" help | grep -v -e --help -e --version)"
 for command in $("$top_builddir/fluxkv-bench" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do

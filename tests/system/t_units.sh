@@ -16,8 +16,9 @@ cp "$top_builddir"/scripts/systemd/*.service "$top_builddir"/scripts/systemd/*.m
 
 # What the units start must be there: what they name, and nothing else, is put into the root.
 daemon=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$units/fluxkvd@.service")
+master=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$units/fluxkv-master.service")
 mkdir -p "$root/${daemon%/*}"
-for program in /bin/sh /bin/kill /bin/mkdir "$daemon"; do
+for program in /bin/sh /bin/kill /bin/mkdir "$daemon" "$master"; do
 	printf '#!/bin/sh\n' > "$root/$program"
 	chmod 755 "$root/$program"
 done
@@ -34,9 +35,10 @@ verify() {
 	fi
 }
 
-echo 1..7
+echo 1..9
 verify fluxkvd@node1.service
 verify mnt-fluxkv.mount
+verify fluxkv-master.service
 
 # The path in the unit is that of the program that `make install` installs.
 n=$((n + 1))
@@ -44,6 +46,13 @@ if [ "${daemon##*/}" = fluxkvd ] && grep -q '^Type=notify' "$units/fluxkvd@.serv
 	echo "ok $n - the service starts fluxkvd and waits for its notice"
 else
 	echo "not ok $n - the service starts fluxkvd and waits for its notice"
+fi
+n=$((n + 1))
+if [ "${master##*/}" = fluxkv-master ] && grep -q '^Type=notify' "$units/fluxkv-master.service" &&
+	grep -q '^ExecStart=[^ ]* -f ' "$units/fluxkv-master.service"; then
+	echo "ok $n - the master's service starts fluxkv-master and waits for its notice"
+else
+	echo "not ok $n - the master's service starts fluxkv-master and waits for its notice"
 fi
 n=$((n + 1))
 if grep -q '@[a-z]*@' "$units"/*; then

@@ -93,6 +93,8 @@ START_TEST(test_every_key)
 			    "run_dir: /tmp/run\n"
 			    "state_dir: /tmp/state\n"
 			    "catalog: /tmp/c.db\n"
+			    "listen: 10.0.0.7:7450\n"
+			    "cluster_key_file: /etc/fluxkv/key\n"
 			    "control_socket: /tmp/s\n"
 			    "control_mode: 0660\n"
 			    "auto_namespace: no\n"
@@ -123,6 +125,8 @@ START_TEST(test_every_key)
 	ck_assert_str_eq(c.ssd[2].path, "/d:e");
 	ck_assert_str_eq(c.run_dir, "/tmp/run");
 	ck_assert_str_eq(c.state_dir, "/tmp/state");
+	ck_assert_str_eq(c.listen, "10.0.0.7:7450");
+	ck_assert_str_eq(c.cluster_key_file, "/etc/fluxkv/key");
 	ck_assert_uint_eq(c.control_mode, 0660);
 	ck_assert(!c.auto_namespace && c.allow_other && !c.ssd_direct);
 	ck_assert_uint_eq(c.block_size, 16 << 20);
@@ -180,6 +184,10 @@ END_TEST
 static const struct {
 	const char *text, *says;
 } refused[] = {
+    {"listen: 7450", "fluxkv.yaml:1: listen: \"7450\" is not an address; write NUMBER:PORT such as 127.0.0.1:7450 or "
+		     "[::1]:7450"},
+    {"listen: [a]", "fluxkv.yaml:1: listen: expected an address, found a list"},
+    {"lissten: 1", "fluxkv.yaml:1: lissten: unknown key; did you mean \"listen\"?"},
     {"a: 1\nb", "fluxkv.yaml:2: not YAML: while scanning a simple key, could not find expected ':'"},
     {"fluxonkv_spec: [\n", "fluxkv.yaml:2: not YAML: while parsing a flow node, did not find expected node content"},
     {"a: \x01\n", "fluxkv.yaml: not text: control characters are not allowed at byte 3"},
@@ -389,6 +397,8 @@ static const struct {
     {"dram=2XB", "-o dram: \"2XB\" is not a size; write bytes or a number with B, KB, MB, GB or TB"},
     {"dram", "-o dram: expected a size: dram=..."},
     {"ro=1", "-o ro: unknown option"},
+    {"listen=127.0.0.1:1", "-o listen: that is fluxkv-master's, and no option of a node"},
+    {"listem=127.0.0.1:1", "-o listem: unknown option"},
     {"dramm=1", "-o dramm: unknown option; did you mean \"dram\"?"},
     {"ssd", "-o ssd: expected PATH:SIZE"},
     {"ssd=/a", "-o ssd: expected PATH:SIZE"},
@@ -500,6 +510,31 @@ START_TEST(test_reload)
 }
 END_TEST
 
+/* What a node has no use for is neither in its dump nor something that its reload talks about. */
+START_TEST(test_keys_of_the_master)
+{
+	struct config old;
+	char *text;
+
+	ck_assert_str_eq(c.listen, "127.0.0.1:7450");
+	ck_assert_ptr_null(c.cluster_key_file);
+	ck_assert_int_eq(config_init(&old), 0);
+	ck_assert_int_eq(config_set(&c, "listen", "[::]:0", &e), 0);
+	ck_assert_str_eq(c.listen, "[::]:0");
+	ck_assert_int_eq(config_set(&c, "listen", "localhost:7450", &e), -EINVAL);
+	ck_assert_str_eq(c.listen, "[::]:0");
+	ck_assert_int_eq(parse("cluster_key_file: /k\n"), 0);
+	ck_assert_str_eq(c.cluster_key_file, "/k");
+	ck_assert_int_eq(parse("cluster_key_file: null\n"), 0);
+	ck_assert_ptr_null(c.cluster_key_file);
+	ck_assert(same(&c, &old));
+	text = config_dump(&c);
+	ck_assert(text && !strstr(text, "listen") && !strstr(text, "cluster_key_file"));
+	free(text);
+	config_done(&old);
+}
+END_TEST
+
 START_TEST(test_load)
 {
 	char path[] = "/tmp/fluxkv-config-XXXXXX", says[128];
@@ -569,6 +604,7 @@ int main(void)
 	tcase_add_test(t, test_check);
 	tcase_add_test(t, test_dump);
 	tcase_add_test(t, test_reload);
+	tcase_add_test(t, test_keys_of_the_master);
 	tcase_add_test(t, test_load);
 	tcase_add_test(t, test_load_no_file);
 	suite_add_tcase(s, t);

@@ -14,7 +14,7 @@
 #include "fuse/mount_options.h"
 #include "fuse/mountpoint.h"
 #include "fuse/pidfile.h"
-#include "fuse/places.h"
+#include "common/places.h"
 #include "tests/unit/run.h"
 
 static char dir[PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/ready.h"
+#include "common/ready.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,9 +14,9 @@
 /* What goes through the pipe: one byte of status and, unless that is 0, a line. */
 #define TOLD_MAX 2048
 
-void ready_foreground(struct ready *r)
+void ready_foreground(struct ready *r, const char *program)
 {
-	*r = (struct ready){.pipe = -1};
+	*r = (struct ready){.program = program, .pipe = -1};
 }
 
 /* All that the child tells, up to its end. */
@@ -36,31 +36,31 @@ static size_t read_told(int fd, char *buf, size_t len)
 	return n;
 }
 
-static int died(pid_t child)
+static int died(const char *program, pid_t child)
 {
 	int status = 0;
 
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (WIFSIGNALED(status))
-		fprintf(stderr, "fluxkvd: it was killed by signal %d while it started\n", WTERMSIG(status));
+		fprintf(stderr, "%s: it was killed by signal %d while it started\n", program, WTERMSIG(status));
 	else
-		fprintf(stderr, "fluxkvd: it ended with status %d while it started\n", WEXITSTATUS(status));
+		fprintf(stderr, "%s: it ended with status %d while it started\n", program, WEXITSTATUS(status));
 	return 1;
 }
 
-static int wait_for_child(int fd, pid_t child)
+static int wait_for_child(const char *program, int fd, pid_t child)
 {
 	char told[TOLD_MAX + 1];
 	size_t n = read_told(fd, told, TOLD_MAX);
 
 	close(fd);
 	if (!n)
-		return died(child);
+		return died(program, child);
 	told[n] = '\0';
 	if (!told[0])
 		return 0;
-	fprintf(stderr, "fluxkvd: %s\n", told + 1);
+	fprintf(stderr, "%s: %s\n", program, told + 1);
 	/* It still clears away what it had made; nothing may be left when the command returns. */
 	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;
@@ -80,27 +80,27 @@ static void become_daemon(void)
 	}
 }
 
-int ready_background(struct ready *r)
+int ready_background(struct ready *r, const char *program)
 {
 	int fds[2];
 	pid_t pid;
 
 	if (pipe2(fds, O_CLOEXEC)) {
-		fprintf(stderr, "fluxkvd: pipe: %s\n", strerror(errno));
+		fprintf(stderr, "%s: pipe: %s\n", program, strerror(errno));
 		return 1;
 	}
 	pid = fork();
 	if (pid < 0) {
-		fprintf(stderr, "fluxkvd: fork: %s\n", strerror(errno));
+		fprintf(stderr, "%s: fork: %s\n", program, strerror(errno));
 		return 1;
 	}
 	if (pid) {
 		close(fds[1]);
-		return wait_for_child(fds[0], pid);
+		return wait_for_child(program, fds[0], pid);
 	}
 	close(fds[0]);
 	become_daemon();
-	*r = (struct ready){.pipe = fds[1], .background = true};
+	*r = (struct ready){.program = program, .pipe = fds[1], .background = true};
 	return -1;
 }
 
@@ -135,7 +135,7 @@ int ready_failed(struct ready *r, int status, const char *line)
 	sd_notifyf(0, "STATUS=%s", line);
 	if (r->pipe < 0) {
 		/* systemd's journal takes the priority from the prefix. */
-		fprintf(stderr, "%sfluxkvd: %s\n", getenv("JOURNAL_STREAM") ? "<3>" : "", line);
+		fprintf(stderr, "%s%s: %s\n", getenv("JOURNAL_STREAM") ? "<3>" : "", r->program, line);
 		return status;
 	}
 	n = snprintf(told, sizeof(told), "%c%s", status, line);

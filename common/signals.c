@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/signals.h"
+#include "common/signals.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/places.h"
+#include "common/places.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +27,8 @@ static int mkdir_error(const char *path, int err, struct errmsg *e)
 {
 	if (err == EACCES || err == EPERM)
 		return errmsg_set(e, -err,
-				  "cannot make the directory %s: %s; run as root, or choose places of your own: -o "
-				  "run_dir=DIR,state_dir=DIR",
+				  "cannot make the directory %s: %s; run as root, or choose places of your own: "
+				  "run_dir and state_dir, see fluxkv.yaml(5)",
 				  path, strerror(err));
 	return errmsg_set(e, -err, "cannot make the directory %s: %s", path, strerror(err));
 }

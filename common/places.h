@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The directories and files that the daemon makes before it serves, and takes away again when it cannot. One thread.
+ * The directories and files that a daemon makes before it serves, and takes away again when it cannot. One thread.
  */
-#ifndef FUSE_PLACES_H
-#define FUSE_PLACES_H
+#ifndef COMMON_PLACES_H
+#define COMMON_PLACES_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread that takes the daemon's signals: SIGTERM and SIGINT ask for the end, SIGHUP for a reload. The callbacks run
+ * A thread that takes a daemon's signals: SIGTERM and SIGINT ask for the end, SIGHUP for a reload. The callbacks run
  * on it, so they may lock and wait.
  */
-#ifndef FUSE_SIGNALS_H
-#define FUSE_SIGNALS_H
+#ifndef COMMON_SIGNALS_H
+#define COMMON_SIGNALS_H
 
 #include <stdbool.h>
 
