@@ -171,6 +171,7 @@ def serves_a_node(ctx):
         same(m.kill(signal.SIGTERM), 0, "exit status after SIGTERM")
         check(m.told(b"STOPPING=1"), "systemd is told of the end")
         check("fluxkv-master has stopped" in m.log_text(), "the log tells of the end")
+        check(not os.path.exists(f"{m.state_dir}/fluxkv-master/catalogue.db-wal"), "the catalogue is closed in good order")
         m.start()
         same([status for status, _ in m.ask("join=n1", "lookup=kv")], [0, 0], "directories stay")
         same(m.kill(signal.SIGINT), 0, "exit status after SIGINT")
