@@ -6,12 +6,14 @@
 #include "fuse/impl.h"
 
 #include <errno.h>
+#include <execinfo.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "store/config.h"
 
@@ -20,6 +22,7 @@ char tsan_kernel;
 #endif
 
 #define SCRATCH_ALIGN 4096
+#define NOMEM_WAIT_NS (20 * NS_PER_MS)
 
 struct worker {
 	struct fs *fs;
@@ -93,6 +96,11 @@ static void *worker_main(void *arg)
 		r = receive(fs, w);
 		if (r == -EINTR || r == -EAGAIN)
 			continue;
+		if (r == -ENOMEM) {
+			/* For the buffer: the request stays where it is, and ending would lose all that is stored. */
+			nanosleep(&(struct timespec){.tv_nsec = NOMEM_WAIT_NS}, NULL);
+			continue;
+		}
 		if (r <= 0)
 			break;
 		tsan_request_received();
@@ -148,10 +156,17 @@ int workers_start(struct fs *fs, struct errmsg *e)
 	unsigned n = fs_threads(fs->cfg.threads);
 	struct workers *ws = calloc(1, sizeof(*ws));
 	sigset_t all, old;
+	void *frame;
 	int r;
 
-	if (!ws)
+	/*
+	 * pthread_cancel() loads the unwinder when it is first called, and aborts where it cannot, for want of memory
+	 * say. This loads the same, and fails.
+	 */
+	if (!ws || backtrace(&frame, 1) != 1) {
+		free(ws);
 		return errmsg_set(e, -ENOMEM, "out of memory");
+	}
 	fs->workers = ws;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A full store: ENOSPC at the write or fallocate, never at close, never a short write, and on it goes after."""
+import contextlib
 import errno
 import mmap
 import os
 import re
+import resource
 import subprocess
 import sys
 import threading
 import time
 
-from lib import (MIB, SLOW, Failed, big_stamped, check, check_bytes, diag, fails, read_file, run, same, test, wait_for,
-                 write_file)
+from lib import (MIB, SLOW, Failed, Skip, big_stamped, check, check_bytes, diag, fails, process_status, read_file, run,
+                 same, sanitized, test, wait_for, write_file)
 
 
 def store(ctx, **options):
@@ -291,6 +293,37 @@ def reads_go_on_in_a_full_store(ctx):
         check_bytes(read_file(f"{d}/v{i}"), big_stamped(f"v{i}", 1, 4 * MIB), f"value {i} beside it")
     check_bytes(read_file(f"{d}/private"), big_stamped("private", 1, n * MIB), "the large one")
     daemon.check_empty()
+
+
+@test(fluxkv=True, timeout=60)
+def no_memory_for_requests(ctx):
+    """Who asks meanwhile may be refused or wait; the daemon serves on, and keeps what it has."""
+    if sanitized():
+        raise Skip("a sanitizer's allocator ends the process")
+    daemon = ctx.daemon(dram="256MB", log_allowed="memory|allocate|could not publish|given up")
+    daemon.start(wrap=("env", "MALLOC_ARENA_MAX=1")) # other arenas have address space of their own left
+    os.mkdir(f"{daemon.mnt}/ns")
+    write_file(f"{daemon.mnt}/ns/before", b"b" * MIB)
+    size = int(process_status(daemon.pid, "VmSize").split()[0]) << 10
+    resource.prlimit(daemon.pid, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+
+    def write(i):
+        for k in range(20):
+            with contextlib.suppress(OSError):
+                write_file(f"{daemon.mnt}/ns/{i}.{k}", bytes([k]) * (4 * MIB))
+                os.unlink(f"{daemon.mnt}/ns/{i}.{k}")
+
+    threads = [threading.Thread(target=write, args=(i,), daemon=True) for i in range(6)]
+    for t in threads:
+        t.start()
+    time.sleep(2)
+    resource.prlimit(daemon.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    for t in threads:
+        t.join()
+    check(daemon.running(), "the daemon lives")
+    check_bytes(read_file(f"{daemon.mnt}/ns/before"), b"b" * MIB, "what was there before")
+    daemon.check_empty()
+    daemon.stop()
 
 
 @test(fluxkv=True, timeout=120)
