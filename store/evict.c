@@ -21,6 +21,8 @@
 #define RETRY_NS (2 * NS_PER_MS)
 #define BELIEVE_NS (20 * NS_PER_MS)
 #define HOUSEKEEPING_NS NS_PER_SEC
+/* While blocks wait to be persisted after all. */
+#define AGAIN_NS (100 * NS_PER_MS)
 
 /* ---- reclaiming --------------------------------------------------------------------------------------------- */
 
@@ -89,11 +91,22 @@ static void send_or_free(struct node *n, struct msg *m)
 		msg_free(m);
 }
 
+/* The segment has as much now: more than at the start once nobody maps what an earlier daemon left there. */
+static void take_capacity(struct node *n, uint64_t capacity)
+{
+	if (atomic_exchange(&n->capacity, capacity) == capacity)
+		return;
+	pthread_mutex_lock(&n->policy_lock);
+	policy_resize(n->policy, capacity);
+	pthread_mutex_unlock(&n->policy_lock);
+}
+
 /* What the segment has, and what of it files without a name occupy because somebody maps them. */
 static void heartbeat(struct node *n, const struct segment_usage *u)
 {
 	struct msg *m;
 
+	take_capacity(n, u->capacity);
 	atomic_store(&n->count.dram_zombie, u->orphaned);
 	m = msg_new(MSG_HEARTBEAT);
 	if (!m)
@@ -658,7 +671,7 @@ static void *evictor_thread(void *arg)
 {
 	struct node *n = arg;
 	struct victims v = {.n = n, .max = VICTIMS_MAX};
-	uint64_t beat = clock_ns() + HOUSEKEEPING_NS, until = beat;
+	uint64_t beat = clock_ns() + HOUSEKEEPING_NS, until = beat, again = beat;
 	uint64_t renew = clock_ns() + n->renew_ns;
 	struct segment_usage u;
 	bool stop, waiting;
@@ -681,7 +694,9 @@ static void *evictor_thread(void *arg)
 			}
 			beat = now + HOUSEKEEPING_NS;
 		}
-		until = beat;
+		if (now >= again)
+			again = now + (persist_again(n) ? AGAIN_NS : HOUSEKEEPING_NS);
+		until = again < beat ? again : beat;
 		v.spare = !waiting;
 		if (want && v.b && evict_round(n, &v, want))
 			continue;

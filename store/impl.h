@@ -18,7 +18,7 @@
  *
  * The evictor walks the policy and looks at blocks, against the order: it tries the shard's lock and passes by.
  * Leaves, taken under any of them: names.lock, reclaimer.lock, space.lock, persist_lock, alias_lock, late_lock,
- * tell_lock and what the SSD tier, the work queue and the channel lock inside.
+ * again.lock, tell_lock and what the SSD tier, the work queue and the channel lock inside.
  */
 #ifndef STORE_IMPL_H
 #define STORE_IMPL_H
@@ -56,6 +56,7 @@ enum block_flags {
 	BLOCK_LATE = 1 << 11,	/* its refill came to the deadline and the device has not answered: nobody waits */
 	BLOCK_SHARED = 1 << 12, /* programs have had the memory file itself, and may map it still */
 	BLOCK_PIN = 1 << 10,	/* its object is pinned: the last copy stays, on the SSD tier by a hold */
+	BLOCK_TIERED = 1 << 13, /* belongs on the SSD tier too */
 };
 
 struct block_wait;
@@ -157,6 +158,20 @@ struct reclaimer {
 	pthread_cond_t progress;      /* done moved */
 };
 
+/* Blocks that should be on the SSD tier and are not: so many are remembered, the oldest first. */
+#define AGAIN_MAX 65536
+
+struct again_item {
+	uint64_t put_id;
+	uint32_t index;
+};
+
+struct again {
+	pthread_mutex_t lock;
+	struct again_item *items; /* lock: a ring; NULL: no SSD tier */
+	size_t first, n;	  /* lock */
+};
+
 struct node_counters {
 	atomic_ullong hits_mem_local, hits_ssd_local, hits_unknown;
 	atomic_ullong miss[8]; /* by enum msg_miss */
@@ -179,7 +194,9 @@ struct node {
 	bool evictor_runs;
 	atomic_bool stopping; /* events_lock to write: node_stop() has begun, no new jobs */
 	struct segment *seg;
-	uint64_t capacity;
+	atomic_ullong capacity;   /* of the segment: grows when what an earlier daemon left is unmapped */
+	uint64_t persist_backlog; /* bytes that may wait for all devices together */
+	uint64_t ssd_capacity;	  /* of the SSD tier, as last seen by the evictor's thread */
 	uint64_t renew_ns;	  /* from one sign of life of the private versions to the next */
 	struct ssd_store *ssd;	  /* NULL: no SSD tier */
 	uint64_t leg_deadline_ns; /* how long a reader waits for the device */
@@ -206,6 +223,8 @@ struct node {
 	pthread_mutex_t persist_lock;
 	unsigned persist_running;    /* persist_lock: persists, refills and their last requests on the way */
 	pthread_cond_t persist_idle; /* persist_running fell to 0 */
+
+	struct again again;
 
 	pthread_mutex_t tell_lock;
 	unsigned telling;	  /* tell_lock: answers that node_told() has not been called for */
@@ -360,6 +379,14 @@ void persist_lost(struct node *n, uint64_t put_id, uint32_t index);
 /* Counts one that persist_drain() must wait for, and that it is over. */
 void persist_begin(struct node *n);
 void persist_end(struct node *n);
+/* 0 or -ENOMEM. */
+int persist_init(struct node *n);
+void persist_fini(struct node *n);
+/*
+ * The evictor's thread, now and then: what was dropped from the backlog, or failed, goes again when the devices have
+ * caught up; and all that is in memory alone, when one has come back. True: some are left.
+ */
+bool persist_again(struct node *n);
 /* Waits until none is on its way, nor a refill. Nothing new may come. */
 void persist_drain(struct node *n);
 

@@ -210,14 +210,6 @@ static int join(struct node *n, const struct node_config *cfg, struct errmsg *e)
 	return r;
 }
 
-/* Bytes that wait are memory that cannot be evicted, whatever device they wait for: the devices share the limit. */
-static uint64_t backlog_limit(const struct node *n, const struct node_config *cfg)
-{
-	uint64_t all = cfg->persist_backlog ? cfg->persist_backlog : n->capacity / 4;
-
-	return all / cfg->n_ssd ? all / cfg->n_ssd : 1;
-}
-
 static int open_ssd(struct node *n, const struct node_config *cfg, struct errmsg *e)
 {
 	struct ssd_root roots[SSD_MAX_ROOTS];
@@ -238,7 +230,10 @@ static int open_ssd(struct node *n, const struct node_config *cfg, struct errmsg
 		return 0;
 	if (cfg->n_ssd > SSD_MAX_ROOTS)
 		return errmsg_set(e, -EINVAL, "%zu SSD paths are more than %u", cfg->n_ssd, SSD_MAX_ROOTS);
-	sc.backlog_limit = backlog_limit(n, cfg);
+	/* Bytes that wait are memory that cannot be evicted, whatever device they wait for: the devices share the
+	 * limit. */
+	n->persist_backlog = cfg->persist_backlog ? cfg->persist_backlog : cfg->dram / 4;
+	sc.backlog_limit = n->persist_backlog / cfg->n_ssd ? n->persist_backlog / cfg->n_ssd : 1;
 	for (size_t i = 0; i < cfg->n_ssd; i++)
 		roots[i] = (struct ssd_root){.path = cfg->ssd_paths[i], .limit = cfg->ssd_limits[i]};
 	return ssd_store_open(&sc, &n->ssd, e);
@@ -289,6 +284,10 @@ static int init_parts(struct node *n, const struct node_config *cfg)
 	names_init(n, cfg->name_cache ? cfg->name_cache : NAME_CACHE_DEFAULT);
 	if (r < 0)
 		return r;
+	if (cfg->n_ssd)
+		r = persist_init(n);
+	if (r < 0)
+		return r;
 	n->policy = policy_new(n->capacity);
 	n->wq = workq_new(WORKERS_MAX);
 	n->ends = workq_new(ENDERS_MAX);
@@ -320,6 +319,7 @@ int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *
 	if (r < 0)
 		goto fail;
 	n->has_ssd = n->ssd != NULL;
+	node_ssd_room(n, &n->ssd_capacity, NULL);
 	n->ch->set_notice(n->ch, notice, n);
 	r = join(n, cfg, e);
 	if (r < 0)
@@ -372,6 +372,7 @@ struct node *node_stop(struct node *n)
 		return NULL;
 	run_dry(n);
 	evict_fini(n);
+	persist_fini(n);
 	names_fini(n);
 	block_index_fini(n);
 	policy_free(n->policy);

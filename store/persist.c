@@ -16,6 +16,54 @@ struct persist {
 	struct block *b; /* BLOCK_PERSIST and a pin keep it */
 };
 
+/* ---- what is to be tried again ------------------------------------------------------------------------------ */
+
+int persist_init(struct node *n)
+{
+	n->again.items = calloc(AGAIN_MAX, sizeof(*n->again.items));
+	if (!n->again.items)
+		return -ENOMEM;
+	pthread_mutex_init(&n->again.lock, NULL);
+	return 0;
+}
+
+void persist_fini(struct node *n)
+{
+	if (n->again.items)
+		pthread_mutex_destroy(&n->again.lock);
+	free(n->again.items);
+	n->again.items = NULL;
+}
+
+/* Where there is no place for it, it stays in memory alone. */
+static void again_push(struct node *n, uint64_t put_id, uint32_t index)
+{
+	struct again *a = &n->again;
+
+	pthread_mutex_lock(&a->lock);
+	if (a->n < AGAIN_MAX)
+		a->items[(a->first + a->n++) % AGAIN_MAX] = (struct again_item){.put_id = put_id, .index = index};
+	pthread_mutex_unlock(&a->lock);
+}
+
+static bool again_pop(struct node *n, struct again_item *ret)
+{
+	struct again *a = &n->again;
+	bool some;
+
+	pthread_mutex_lock(&a->lock);
+	some = a->n > 0;
+	if (some) {
+		*ret = a->items[a->first];
+		a->first = (a->first + 1) % AGAIN_MAX;
+		a->n--;
+	}
+	pthread_mutex_unlock(&a->lock);
+	return some;
+}
+
+/* ---- one block ---------------------------------------------------------------------------------------------- */
+
 /* The master's word on what the ring lost: objects without any replica are gone. */
 static void evict_answer(void *arg, const struct msg *answer)
 {
@@ -114,11 +162,17 @@ static void written(void *arg, int err, uint64_t sum)
 	struct msg *m;
 
 	if (err < 0) {
+		uint64_t put_id = b->put_id;
+		uint32_t index = b->index;
+
 		if (err == -ENOBUFS || err == -ENOSPC)
 			count_add(n, persist_dropped, 1);
 		else if (err != -ECANCELED)
 			count_add(n, persist_failures, 1);
 		finish(p, false, false);
+		/* A device that is out comes back empty, and then all that is in memory is looked at. */
+		if (err == -ENOBUFS)
+			again_push(n, put_id, index);
 		return;
 	}
 	count_add(n, persists, 1);
@@ -175,27 +229,72 @@ static int prepare(struct node *n, struct block *b, struct persist *p)
 	return 0;
 }
 
+/* Returns the bytes that are on their way; 0: it was deleted or evicted meanwhile, there is nothing to copy. */
+static uint64_t persist_one(struct node *n, uint64_t put_id, uint32_t index)
+{
+	struct persist *p = malloc(sizeof(*p));
+	struct block_shard *s = block_lock(n, put_id, index);
+	struct block *b = block_find(s, put_id, index);
+	int r = prepare(n, b, p);
+	uint64_t len = r < 0 ? 0 : b->len;
+
+	pthread_mutex_unlock(&s->lock);
+	if (r == -ENOMEM)
+		count_add(n, persist_failures, 1);
+	if (r < 0) {
+		free(p);
+		return 0;
+	}
+	persist_begin(n);
+	submit(p);
+	return len;
+}
+
 void persist_items(struct node *n, const struct msg_item *items, size_t n_items)
 {
 	if (!n->ssd || atomic_load(&n->stopping))
 		return;
-	for (size_t i = 0; i < n_items; i++) {
-		struct persist *p = malloc(sizeof(*p));
-		struct block_shard *s;
-		int r;
+	for (size_t i = 0; i < n_items; i++)
+		persist_one(n, items[i].put_id, items[i].block);
+}
 
-		s = block_lock(n, items[i].put_id, items[i].block);
-		r = prepare(n, block_find(s, items[i].put_id, items[i].block), p);
+static void remember_all(struct node *n)
+{
+	const uint32_t not = BLOCK_SSD | BLOCK_DROP | BLOCK_TEMP | BLOCK_DUE | BLOCK_PERSIST;
+
+	for (size_t i = 0; i < BLOCK_SHARDS; i++) {
+		struct block_shard *s = &n->shards[i];
+
+		pthread_mutex_lock(&s->lock);
+		for (size_t k = 0; k < s->n_slots; k++)
+			for (const struct block *b = s->slots[k]; b; b = b->next)
+				if ((b->flags & BLOCK_MEM) && (b->flags & BLOCK_TIERED) && !(b->flags & not ))
+					again_push(n, b->put_id, b->index);
 		pthread_mutex_unlock(&s->lock);
-		if (r == -ENOMEM)
-			count_add(n, persist_failures, 1);
-		if (r < 0) {
-			free(p);
-			continue; /* deleted or evicted meanwhile: nothing to copy */
-		}
-		persist_begin(n);
-		submit(p);
 	}
+}
+
+bool persist_again(struct node *n)
+{
+	struct again_item it;
+	struct ssd_stats st;
+	uint64_t room;
+	bool left;
+
+	if (!n->ssd || atomic_load(&n->stopping))
+		return false;
+	ssd_stats(n->ssd, &st);
+	if (st.capacity > n->ssd_capacity)
+		remember_all(n);
+	n->ssd_capacity = st.capacity;
+	/* As much as leaves the newer ones their place. */
+	room = st.capacity ? n->persist_backlog / 2 : 0;
+	while (st.backlog < room && again_pop(n, &it))
+		st.backlog += persist_one(n, it.put_id, it.index);
+	pthread_mutex_lock(&n->again.lock);
+	left = n->again.n > 0;
+	pthread_mutex_unlock(&n->again.lock);
+	return left;
 }
 
 void persist_drain(struct node *n)

@@ -82,7 +82,7 @@ static int index_block(struct put *p, const struct msg_attr *a, uint32_t i, stru
 		else
 			block_has_memory(p->n, b, p->blocks[i].alloc);
 		if (p->persist && p->n->ssd && !p->blocks[i].spilled)
-			b->flags |= BLOCK_DUE;
+			b->flags |= BLOCK_DUE | BLOCK_TIERED;
 		if (a->flags & MSG_ATTR_PIN)
 			b->flags |= BLOCK_PIN;
 		b->holders++;

@@ -162,6 +162,7 @@ def mappings_outlive_their_versions(ctx):
     for m, _ in maps[:n // 2]:
         m.close()
     wait_for(lambda: daemon.number("dram", "zombie") < (n // 2 + 8) * (size + 4096), "unmapped is free", 10)
+    whole = daemon.number("dram", "capacity")
     daemon.kill(signal.SIGKILL)
     for m, data in maps[n // 2:]:
         check_bytes(m.bytes(), data, "a mapping whose daemon was killed")
@@ -173,6 +174,7 @@ def mappings_outlive_their_versions(ctx):
     for m, data in maps[n // 2:]:
         check_bytes(m.bytes(), data, "a mapping beside the next daemon")
         m.close()
+    wait_for(lambda: daemon.number("dram", "capacity") == whole, "the node has all its memory again")
     subprocess.run(["sync", "-f", daemon.mnt], check=True)
     subprocess.run(["umount", daemon.mnt], check=True)
     daemon.process.wait(20 * SLOW)

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import json
 import mmap
 import os
 import random
@@ -397,6 +398,63 @@ def editors_need_no_second_room(ctx):
     for name in os.listdir(f"{daemon.mnt}/ns"):
         os.unlink(f"{daemon.mnt}/ns/{name}")
     daemon.check_empty()
+    daemon.stop()
+
+
+def blocks_on_ssd(daemon, key):
+    said = json.loads(daemon.cli("stat", "--json", key).stdout)
+    said = said[0] if isinstance(said, list) else said
+    return said["in_ssd"], said["blocks"]
+
+
+@test(fluxkv=True)
+def dropped_from_the_backlog_and_persisted_later(ctx):
+    """What a burst leaves in memory alone goes to the SSD when the device has caught up, and is not lost then."""
+    daemon = ctx.daemon(dram="64MB", ssd="512MB", persist_backlog="4MB").start()
+    daemon.cli("ns", "create", "ns", "--block-size", "1MiB")
+    path = f"{daemon.mnt}/ns/big"
+    write_file(path, big_stamped("big", 1, 22 * MIB))
+    wait_for(lambda: blocks_on_ssd(daemon, "ns/big") == (22, 22), "all blocks are on the SSD", 30)
+    check(daemon.number("persists", "dropped") > 0, "some were dropped before")
+    same(daemon.number("persists", "backlog_bytes"), 0, "what waits in the end")
+    for i in range(32):
+        write_file(f"{daemon.mnt}/ns/other", big_stamped("other", i, 4 * MIB))
+        os.rename(f"{daemon.mnt}/ns/other", f"{daemon.mnt}/ns/o{i}")
+    check_bytes(read_value(path), big_stamped("big", 1, 22 * MIB), "the value, after twice the memory of others")
+    # Deleted before its turn comes, it is nothing to persist.
+    write_file(path, big_stamped("big", 2, 22 * MIB))
+    for name in os.listdir(f"{daemon.mnt}/ns"):
+        os.unlink(f"{daemon.mnt}/ns/{name}")
+    daemon.check_empty()
+    daemon.stop()
+
+
+@test(fluxkv=True)
+def a_device_that_comes_back_is_filled_again(ctx):
+    """What memory has of namespaces that go to the SSD is copied there; nothing else is."""
+    daemon = ctx.daemon(dram="64MB", ssd="128MB", ssd_retry="1s", log_allowed="ssd|SSD|read of inode").start()
+    daemon.cli("ns", "create", "ns", "--block-size", "1MiB")
+    daemon.cli("ns", "create", "memory", "--persist", "no")
+    paths = [f"{daemon.mnt}/ns/v{i}" for i in range(6)]
+    for path in paths:
+        write_file(path, big_stamped(os.path.basename(path), 1, 3 * MIB))
+    write_file(f"{daemon.mnt}/memory/m", big_stamped("m", 1, 3 * MIB))
+    on_ssd_alone(daemon, paths[0])
+    for at, _, names in os.walk(daemon.ssd_path):
+        for name in names:
+            if name.startswith("shard"):
+                os.truncate(f"{at}/{name}", 0)
+    try:
+        check(read_value(paths[0]) is None, "what was on the lost device alone is read")
+    except OSError as e:
+        same(e.errno, errno.EIO, "errno of what was on the lost device alone")
+    wait_for(lambda: os.getxattr(paths[5], "user.fluxkv.tier") == b"dram", "the device is taken out")
+    wait_for(lambda: all(os.getxattr(path, "user.fluxkv.tier") == b"dram,ssd" for path in paths[1:]),
+             "the others are on the SSD again", 30)
+    same(os.getxattr(f"{daemon.mnt}/memory/m", "user.fluxkv.tier"), b"dram", "tier of what is for memory alone")
+    for path in paths[1:]:
+        on_ssd_alone(daemon, path)
+        check_bytes(read_value(path), big_stamped(os.path.basename(path), 1, 3 * MIB), path)
     daemon.stop()
 
 
