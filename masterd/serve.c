@@ -27,8 +27,10 @@
 #include "master/server.h"
 
 #define CONNECTIONS_MAX 4096u
+#define STRANGERS_MAX 64u
 /* Descriptors beside the nodes' connections: the listener, strangers, the catalogue, the log. */
 #define NOFILE_BASE 256u
+#define NOFILE_MIN 320u
 
 struct serve {
 	const struct settings_args *args;
@@ -131,7 +133,9 @@ static int make_catalogue_dir(struct serve *s, struct errmsg *e)
 	return r;
 }
 
-static int raise_descriptors(uint32_t *ret_connections, struct errmsg *e)
+/* As many connections as there may be descriptors for. Strangers get no more than half, or they could keep nodes out.
+ */
+static int bound_connections(struct rpc_server_config *rpc, struct errmsg *e)
 {
 	struct rlimit rl;
 
@@ -140,13 +144,18 @@ static int raise_descriptors(uint32_t *ret_connections, struct errmsg *e)
 	rl.rlim_cur = rl.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &rl))
 		return errmsg_set(e, -errno, "limit of open files: %s", strerror(errno));
-	if (rl.rlim_max <= NOFILE_BASE)
+	if (rl.rlim_max < NOFILE_MIN)
 		return errmsg_set(e, -EMFILE,
-				  "at most %llu files may be open, and more than %u are needed; raise the hard limit "
+				  "at most %llu files may be open, and %u are needed at least; raise the hard limit "
 				  "(ulimit -Hn, or LimitNOFILE= in the systemd unit)",
-				  (unsigned long long)rl.rlim_max, NOFILE_BASE);
-	*ret_connections =
-	    rl.rlim_max - NOFILE_BASE < CONNECTIONS_MAX ? (uint32_t)(rl.rlim_max - NOFILE_BASE) : CONNECTIONS_MAX;
+				  (unsigned long long)rl.rlim_max, NOFILE_MIN);
+	if (rl.rlim_max - NOFILE_BASE >= CONNECTIONS_MAX) {
+		rpc->max_connections = CONNECTIONS_MAX;
+		return 0;
+	}
+	rpc->max_connections = (uint32_t)(rl.rlim_max - NOFILE_BASE);
+	if (rpc->max_connections / 2 < STRANGERS_MAX)
+		rpc->max_strangers = rpc->max_connections / 2;
 	return 0;
 }
 
@@ -196,9 +205,9 @@ static int start_server(struct serve *s, struct errmsg *e)
 		    .root_uid = geteuid(),
 		    .root_gid = getegid(),
 		},
-	    .rpc = {.listen = c->listen, .key_file = c->cluster_key_file},
+	    .rpc = {.listen = c->listen, .key_file = c->cluster_key_file, .max_strangers = STRANGERS_MAX},
 	};
-	int r = raise_descriptors(&cfg.rpc.max_connections, e);
+	int r = bound_connections(&cfg.rpc, e);
 
 	return r ? r : master_server_start(&cfg, &s->server, e);
 }

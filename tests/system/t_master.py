@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -55,7 +56,7 @@ class Master:
     def configure(self, text):
         write(self.config, f"run_dir: {self.run_dir}\nstate_dir: {self.state_dir}\n{text}")
 
-    def start(self, *args):
+    def start(self, *args, **kwargs):
         self.end_notify()
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.settimeout(0.02)
@@ -64,7 +65,7 @@ class Master:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([MASTER, "-f", "-c", self.config, "--listen", self.listen, *args],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env={**os.environ, "NOTIFY_SOCKET": os.path.join(self.dir, "notify")})
+                                            env={**os.environ, "NOTIFY_SOCKET": os.path.join(self.dir, "notify")}, **kwargs)
         wait_for(lambda: self.told(b"READY=1"), "fluxkv-master is ready", 20, 0)
         port = re.search(rb"STATUS=listening on \S+:(\d+)", self.notices).group(1).decode()
         self.at = f"127.0.0.1:{port}"
@@ -267,6 +268,28 @@ def strangers(ctx):
                 s.close()
         wait_for(lambda: m.fds() <= before, "the strangers' descriptors are closed")
         works(m)
+        same(m.kill(signal.SIGTERM), 0, "exit status after SIGTERM")
+
+
+def limit_files(n):
+    """For preexec_fn: the hard limit as well, which nobody raises again."""
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n))
+
+
+@test(timeout=60)
+def few_descriptors(ctx):
+    """It takes as many connections as it may have descriptors for, or says that there are too few."""
+    says(CANNOT, ["at most 319 files", "LimitNOFILE"], "-f", "--listen", "127.0.0.1:0", "--catalog",
+         f"{ctx.temp('c')}/c.db", preexec_fn=limit_files(319))
+    with Master(ctx) as m:
+        m.start(preexec_fn=limit_files(320))
+        host, port = m.at.split(":")
+        idle = [socket.create_connection((host, int(port)), 10 * SLOW) for _ in range(400)]
+        try:
+            works(m)
+        finally:
+            for s in idle:
+                s.close()
         same(m.kill(signal.SIGTERM), 0, "exit status after SIGTERM")
 
 
