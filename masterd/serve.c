@@ -27,10 +27,9 @@
 #include "master/server.h"
 
 #define CONNECTIONS_MAX 4096u
-#define STRANGERS_MAX 64u
 /* Descriptors beside the nodes' connections: the listener, strangers, the catalogue, the log. */
 #define NOFILE_BASE 256u
-#define NOFILE_MIN 320u
+#define NOFILE_MIN 288u
 
 struct serve {
 	const struct settings_args *args;
@@ -133,9 +132,8 @@ static int make_catalogue_dir(struct serve *s, struct errmsg *e)
 	return r;
 }
 
-/* As many connections as there may be descriptors for. Strangers get no more than half, or they could keep nodes out.
- */
-static int bound_connections(struct rpc_server_config *rpc, struct errmsg *e)
+/* As many connections as there may be descriptors for. */
+static int bound_connections(uint32_t *ret, struct errmsg *e)
 {
 	struct rlimit rl;
 
@@ -149,13 +147,7 @@ static int bound_connections(struct rpc_server_config *rpc, struct errmsg *e)
 				  "at most %llu files may be open, and %u are needed at least; raise the hard limit "
 				  "(ulimit -Hn, or LimitNOFILE= in the systemd unit)",
 				  (unsigned long long)rl.rlim_max, NOFILE_MIN);
-	if (rl.rlim_max - NOFILE_BASE >= CONNECTIONS_MAX) {
-		rpc->max_connections = CONNECTIONS_MAX;
-		return 0;
-	}
-	rpc->max_connections = (uint32_t)(rl.rlim_max - NOFILE_BASE);
-	if (rpc->max_connections / 2 < STRANGERS_MAX)
-		rpc->max_strangers = rpc->max_connections / 2;
+	*ret = rl.rlim_max - NOFILE_BASE < CONNECTIONS_MAX ? (uint32_t)(rl.rlim_max - NOFILE_BASE) : CONNECTIONS_MAX;
 	return 0;
 }
 
@@ -205,9 +197,9 @@ static int start_server(struct serve *s, struct errmsg *e)
 		    .root_uid = geteuid(),
 		    .root_gid = getegid(),
 		},
-	    .rpc = {.listen = c->listen, .key_file = c->cluster_key_file, .max_strangers = STRANGERS_MAX},
+	    .rpc = {.listen = c->listen, .key_file = c->cluster_key_file},
 	};
-	int r = bound_connections(&cfg.rpc, e);
+	int r = bound_connections(&cfg.rpc.max_connections, e);
 
 	return r ? r : master_server_start(&cfg, &s->server, e);
 }

@@ -182,6 +182,12 @@ static void refuse(struct rpc_server *s)
 	uv_close((uv_handle_t *)tcp, refuse_closed);
 }
 
+/* The oldest: its place is free when this returns. */
+static void drop_stranger(struct rpc_server *s)
+{
+	conn_close(list_first(&s->strangers, struct peer, strange)->conn, -EMFILE);
+}
+
 static void knocked(uv_stream_t *listener, int err)
 {
 	struct rpc_server *s = listener->data;
@@ -190,8 +196,12 @@ static void knocked(uv_stream_t *listener, int err)
 	if (err < 0)
 		return;
 	if (s->n_strangers >= s->cfg.max_strangers)
-		conn_close(list_first(&s->strangers, struct peer, strange)->conn, -EMFILE);
+		drop_stranger(s);
 	p = peer_new(s);
+	if (!p && s->n_strangers) {
+		drop_stranger(s);
+		p = peer_new(s);
+	}
 	if (!p) {
 		refuse(s);
 		return;

@@ -279,10 +279,10 @@ def limit_files(n):
 @test(timeout=60)
 def few_descriptors(ctx):
     """It takes as many connections as it may have descriptors for, or says that there are too few."""
-    says(CANNOT, ["at most 319 files", "LimitNOFILE"], "-f", "--listen", "127.0.0.1:0", "--catalog",
-         f"{ctx.temp('c')}/c.db", preexec_fn=limit_files(319))
+    says(CANNOT, ["at most 287 files", "LimitNOFILE"], "-f", "--listen", "127.0.0.1:0", "--catalog",
+         f"{ctx.temp('c')}/c.db", preexec_fn=limit_files(287))
     with Master(ctx) as m:
-        m.start(preexec_fn=limit_files(320))
+        m.start(preexec_fn=limit_files(288))
         host, port = m.at.split(":")
         idle = [socket.create_connection((host, int(port)), 10 * SLOW) for _ in range(400)]
         try:

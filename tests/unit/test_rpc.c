@@ -780,6 +780,26 @@ START_TEST(full_house)
 }
 END_TEST
 
+/* Nor do they keep anybody out by being as many as there are places for. */
+START_TEST(crowd_in_a_full_house)
+{
+	int known, idle;
+
+	server_cfg.max_connections = 2;
+	server_cfg.handshake_ms = 60000;
+	start_server(0);
+	known = raw_connect(rpc_server_port(server));
+	ck_assert(raw_join(known, &no_key));
+	idle = raw_connect(rpc_server_port(server));
+	start_client(rpc_server_port(server));
+	ck_assert_int_eq(ask(lookup(1)), 0);
+	ck_assert(raw_ends(idle, 2000));
+	ck_assert_uint_eq(server_stats().connections, 2);
+	close(idle);
+	close(known);
+}
+END_TEST
+
 /* A member that is out of its mind. */
 static void check_malformed(const void *bytes, size_t len)
 {
@@ -976,6 +996,7 @@ int main(void)
 	tcase_add_test(tc, slow_handshakes);
 	tcase_add_test(tc, crowd);
 	tcase_add_test(tc, full_house);
+	tcase_add_test(tc, crowd_in_a_full_house);
 	tcase_add_test(tc, malformed);
 	tcase_add_test(tc, does_not_read);
 	tcase_add_test(tc, asks_too_much);
