@@ -260,8 +260,11 @@ static int retire_mounts(const char *dir, int dir_fd, struct errmsg *e)
 	return 0;
 }
 
-/* Takes over an old-<n>: an empty one is unmounted, the descriptor of one in use is kept for segment_usage(). */
-static void inherit_one(struct segment *s, const char *name)
+/*
+ * Takes over an old-<n>: an empty one is unmounted, the descriptor of one in use is kept for segment_usage(). last: it is
+ * not looked at again, so who was killed a moment ago may first let go of it.
+ */
+static void inherit_one(struct segment *s, const char *name, bool last)
 {
 	char path[PATH_MAX + 24];
 	uint64_t used = 0;
@@ -270,7 +273,11 @@ static void inherit_one(struct segment *s, const char *name)
 	snprintf(path, sizeof(path), "%s/%s", s->dir, name);
 	if (is_mount(s->instance_fd, name)) {
 		fd = openat(s->instance_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (fd >= 0 && tmpfs_used(fd, &used) == 0 && used > 0) {
+		if (fd >= 0 && last)
+			used = used_by_programs(fd);
+		else if (fd >= 0)
+			tmpfs_used(fd, &used);
+		if (used) {
 			s->inherited[s->n_inherited++] = fd;
 			return;
 		}
@@ -281,13 +288,13 @@ static void inherit_one(struct segment *s, const char *name)
 	unlinkat(s->instance_fd, name, AT_REMOVEDIR);
 }
 
-static void inherit_all(struct segment *s)
+static void inherit_all(struct segment *s, bool last)
 {
 	char name[24];
 
 	for (unsigned i = 0; i < SEGMENT_INHERITED_MAX; i++) {
 		snprintf(name, sizeof(name), "old-%u", i);
-		inherit_one(s, name);
+		inherit_one(s, name, last);
 	}
 }
 
@@ -297,7 +304,7 @@ static void drop_inherited(struct segment *s)
 		close(s->inherited[i]);
 	s->n_inherited = 0;
 	/* Those that are empty by now go; those in use stay for the next start to count. */
-	inherit_all(s);
+	inherit_all(s, true);
 	for (unsigned i = 0; i < s->n_inherited; i++)
 		close(s->inherited[i]);
 	s->n_inherited = 0;
@@ -359,7 +366,7 @@ static int open_mount(struct segment *s, struct errmsg *e)
 	r = retire_mounts(s->dir, s->instance_fd, e);
 	if (r < 0)
 		return r;
-	inherit_all(s);
+	inherit_all(s, false);
 	r = open_private_dir(s->path, &fd, e);
 	if (r < 0)
 		return r;
