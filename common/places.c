@@ -74,7 +74,7 @@ int places_check(const char *path, struct errmsg *e)
 	if (!dir)
 		return errmsg_set(e, -ENOMEM, "out of memory");
 	/* Up to what is there. */
-	while (stat(dir, &st) && (errno == ENOENT || errno == ENOTDIR) && (slash = strrchr(dir, '/')) && slash[1])
+	while (stat(dir, &st) && (errno == ENOENT || errno == ENOTDIR) && (slash = strrchr(dir, '/')) && dir[1])
 		slash[slash == dir] = '\0';
 	if (stat(dir, &st))
 		r = mkdir_error(path, errno, e);
