@@ -11,6 +11,9 @@
 #include "common/log.h"
 #include "store/impl.h"
 
+/* So many may be queued at the devices when one more of those that were dropped goes: the queues have an end, too. */
+#define AGAIN_QUEUED 2048
+
 struct persist {
 	struct node *n;
 	struct block *b; /* BLOCK_PERSIST and a pin keep it */
@@ -260,7 +263,7 @@ void persist_items(struct node *n, const struct msg_item *items, size_t n_items)
 
 static void remember_all(struct node *n)
 {
-	const uint32_t not = BLOCK_SSD | BLOCK_DROP | BLOCK_TEMP | BLOCK_DUE | BLOCK_PERSIST;
+	const uint32_t settled = BLOCK_SSD | BLOCK_DROP | BLOCK_TEMP | BLOCK_DUE | BLOCK_PERSIST;
 
 	for (size_t i = 0; i < BLOCK_SHARDS; i++) {
 		struct block_shard *s = &n->shards[i];
@@ -268,10 +271,20 @@ static void remember_all(struct node *n)
 		pthread_mutex_lock(&s->lock);
 		for (size_t k = 0; k < s->n_slots; k++)
 			for (const struct block *b = s->slots[k]; b; b = b->next)
-				if ((b->flags & BLOCK_MEM) && (b->flags & BLOCK_TIERED) && !(b->flags & not ))
+				if ((b->flags & BLOCK_MEM) && (b->flags & BLOCK_TIERED) && !(b->flags & settled))
 					again_push(n, b->put_id, b->index);
 		pthread_mutex_unlock(&s->lock);
 	}
+}
+
+/* Half the share of those devices that work: as much as leaves the newer ones their place. */
+static uint64_t room_again(const struct node *n, const struct ssd_stats *st)
+{
+	unsigned working = 0;
+
+	for (unsigned i = 0; i < st->n_devices; i++)
+		working += !st->dev[i].failed;
+	return n->persist_backlog / st->n_devices * working / 2;
 }
 
 bool persist_again(struct node *n)
@@ -287,10 +300,13 @@ bool persist_again(struct node *n)
 	if (st.capacity > n->ssd_capacity)
 		remember_all(n);
 	n->ssd_capacity = st.capacity;
-	/* As much as leaves the newer ones their place. */
-	room = st.capacity ? n->persist_backlog / 2 : 0;
-	while (st.backlog < room && again_pop(n, &it))
-		st.backlog += persist_one(n, it.put_id, it.index);
+	room = room_again(n, &st);
+	while (st.backlog < room && st.queued < AGAIN_QUEUED && again_pop(n, &it)) {
+		uint64_t len = persist_one(n, it.put_id, it.index);
+
+		st.backlog += len;
+		st.queued += len > 0;
+	}
 	pthread_mutex_lock(&n->again.lock);
 	left = n->again.n > 0;
 	pthread_mutex_unlock(&n->again.lock);

@@ -81,8 +81,8 @@ static int index_block(struct put *p, const struct msg_attr *a, uint32_t i, stru
 			index_spilled(p, b);
 		else
 			block_has_memory(p->n, b, p->blocks[i].alloc);
-		if (p->persist && p->n->ssd && !p->blocks[i].spilled)
-			b->flags |= BLOCK_DUE | BLOCK_TIERED;
+		if (p->persist && p->n->ssd)
+			b->flags |= p->blocks[i].spilled ? BLOCK_TIERED : BLOCK_DUE | BLOCK_TIERED;
 		if (a->flags & MSG_ATTR_PIN)
 			b->flags |= BLOCK_PIN;
 		b->holders++;
