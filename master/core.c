@@ -132,7 +132,7 @@ static const struct op ops[MSG_TYPES] = {
 };
 
 /* A node speaks for its live incarnation only; one that has left may be told once more that it has. */
-static int check_sender(struct core *c, const struct msg *m)
+static int check_sender(const struct core *c, const struct msg *m)
 {
 	const struct member *mem = m->node < c->n_members ? c->members[m->node] : NULL;
 
@@ -168,6 +168,11 @@ static void step_begin(struct core *c, uint64_t now_ns, int64_t real_ns, struct 
 	c->real_ns = real_ns;
 	c->out = out;
 	c->answer_after_commit = false;
+}
+
+bool core_has_done(const struct core *c, const struct msg *in)
+{
+	return check_sender(c, in) >= 0 && recent_has(c, in);
 }
 
 int core_handle(struct core *c, struct msg *in, uint64_t now_ns, int64_t real_ns, struct core_out *out)

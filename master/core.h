@@ -100,6 +100,9 @@ int core_dump(struct core *c, struct writes *ret);
  */
 void core_committed(struct core *c, uint64_t counter);
 
+/* Whether it has come again: core_handle() answers it as it did and does nothing, so it may be let in always. */
+bool core_has_done(const struct core *c, const struct msg *in);
+
 /* The number of the node with that instance key, else one that nobody has had; 0: there are too many. */
 uint32_t core_node_named(const struct core *c, const char *key);
 

@@ -330,7 +330,7 @@ static void handle(struct local_master *lm, struct call *c, bool writable, uint6
 
 	if (m->type == MSG_JOIN && !m->node)
 		m->node = core_node_named(lm->core, m->u.join.instance_key);
-	if (!writable && !goes_on(m->type))
+	if (!writable && !goes_on(m->type) && !core_has_done(lm->core, m))
 		r = -EIO;
 	if (!r)
 		r = core_handle(lm->core, m, now, clock_real_ns(), &lm->out);

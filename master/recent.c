@@ -136,18 +136,33 @@ void recent_remember(struct core *c, const struct msg *answer)
 	table_insert(&r->by_req, r->at);
 }
 
-int recent_answer(struct core *c, struct msg *in)
+/* NULL: none. */
+static const struct msg *answer_of(const struct core *c, const struct msg *in)
 {
-	struct member *mem = member_live(c, in->node);
-	struct msg had = *in;
+	const struct member *mem = member_live(c, in->node);
+	const struct msg *answer;
 	uint32_t h;
 
 	if (!mem || !mem->recent || msg_only_reads(in->type))
-		return 0;
+		return NULL;
 	h = find(mem->recent, in->req_id);
-	if (!h || mem->recent->ring[h].answer->type != in->type)
+	answer = h ? mem->recent->ring[h].answer : NULL;
+	return answer && answer->type == in->type ? answer : NULL;
+}
+
+bool recent_has(const struct core *c, const struct msg *in)
+{
+	return answer_of(c, in) != NULL;
+}
+
+int recent_answer(struct core *c, struct msg *in)
+{
+	const struct msg *answer = answer_of(c, in);
+	struct msg had = *in;
+
+	if (!answer)
 		return 0;
-	if (copy_msg(in, mem->recent->ring[h].answer) < 0)
+	if (copy_msg(in, answer) < 0)
 		return -ENOMEM;
 	free(had.items);
 	free(had.blob);

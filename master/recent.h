@@ -12,9 +12,9 @@
 struct recent *recent_free(struct recent *r); /* takes NULL, returns NULL */
 /* Keeps a copy of the answer (in it stands the request's node and req_id). Without memory it is not remembered. */
 void recent_remember(struct core *c, const struct msg *answer);
-/*
- * Makes the request the answer it had: 1. 0: it is new. -ENOMEM.
- */
+/* Whether the request had an answer that is remembered. */
+bool recent_has(const struct core *c, const struct msg *in);
+/* Makes the request the answer it had: 1. 0: it is new. -ENOMEM. */
 int recent_answer(struct core *c, struct msg *in);
 
 #endif

@@ -621,6 +621,34 @@ START_TEST(a_failing_catalogue_does_not_take_all_memory)
 }
 END_TEST
 
+/* Whoever asks again for what was done would take an error for the news that it was not. */
+START_TEST(a_failing_catalogue_does_not_refuse_what_was_done)
+{
+	struct msg *m;
+	uint64_t a, id = 1;
+	int r = 0;
+
+	cfg.recent_answers = 16;
+	restart_with_deadline(NS_PER_SEC / 10);
+	a = make_dir(MSG_ROOT_DIR, "a");
+	bad.sticky = true;
+	bad.error = SQLITE_FULL;
+	bad.countdown = 0;
+	for (int k = 0; k < 4000 && r != -EIO; k++) {
+		m = big_xattrs(a);
+		m->req_id = ++id;
+		r = wait_for(m, NULL);
+	}
+	ck_assert_int_eq(r, -EIO);
+	m = big_xattrs(a);
+	m->req_id = id - 1;
+	ck_assert_int_eq(wait_for(m, NULL), 0);
+	bad.countdown = -1;
+	lm = local_master_stop(lm);
+	bad_uninstall();
+}
+END_TEST
+
 static struct msg *one_item(enum msg_type type, uint64_t put_id)
 {
 	struct msg *m = msg_new(type);
@@ -829,6 +857,7 @@ int main(void)
 	tcase_add_test(tc, late_answers_keep_their_order);
 	tcase_add_test(tc, a_stop_does_not_hang_on_a_failing_catalogue);
 	tcase_add_test(tc, a_failing_catalogue_does_not_take_all_memory);
+	tcase_add_test(tc, a_failing_catalogue_does_not_refuse_what_was_done);
 	tcase_add_test(tc, a_failing_catalogue_does_not_refuse_what_comes_back);
 	tcase_add_test(tc, a_full_queue_is_waited_for);
 	tcase_add_test(tc, a_hanging_catalogue_stops_changes_alone);
