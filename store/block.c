@@ -322,17 +322,44 @@ void drop_part_done(struct node *n, struct drop *d)
 		reclaim_push(n, &d->over);
 }
 
-void block_drop_version(struct node *n, uint64_t put_id, uint64_t n_blocks)
+/* The drop that a block of the version has already, with a part more; NULL: none has. */
+static struct drop *find_drop(struct node *n, uint64_t put_id, uint64_t n_blocks)
+{
+	struct drop *d = NULL;
+
+	for (uint64_t i = 0; i < n_blocks && !d; i++) {
+		struct block_shard *s = block_lock(n, put_id, (uint32_t)i);
+		const struct block *b = block_find(s, put_id, (uint32_t)i);
+
+		d = b ? b->drop : NULL;
+		if (d)
+			atomic_fetch_add(&d->left, 1);
+		pthread_mutex_unlock(&s->lock);
+	}
+	return d;
+}
+
+static struct drop *drop_new(uint64_t put_id)
 {
 	struct drop *d = malloc(sizeof(*d));
 
+	if (!d)
+		return NULL;
+	d->put_id = put_id;
+	atomic_init(&d->left, 1);
+	d->over = (struct reclaim){.drop = d};
+	return d;
+}
+
+void block_drop_version(struct node *n, uint64_t put_id, uint64_t n_blocks)
+{
+	/* The master says it again until it is acknowledged, which must not be before the last block has gone. */
+	struct drop *d = find_drop(n, put_id, n_blocks);
+
 	/* Without memory for the record its bytes stay charged until the node leaves: a leak in the ledger, never a
 	 * wrong grant. */
-	if (d) {
-		d->put_id = put_id;
-		atomic_init(&d->left, 1);
-		d->over = (struct reclaim){.drop = d};
-	}
+	if (!d)
+		d = drop_new(put_id);
 	for (uint64_t i = 0; i < n_blocks; i++) {
 		struct block_shard *s = block_lock(n, put_id, (uint32_t)i);
 		struct block *b = block_find(s, put_id, (uint32_t)i);

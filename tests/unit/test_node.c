@@ -20,6 +20,7 @@
 #include "common/log.h"
 #include "master/local.h"
 #include "ssd/ssd.h"
+#include "store/impl.h"
 #include "store/node.h"
 #include "store/put.h"
 #include "store/version.h"
@@ -180,6 +181,8 @@ static struct {
 	struct msg *publish;
 	channel_done_fn publish_done;
 	void *publish_arg;
+	atomic_bool repeat_drops; /* the node hears them twice */
+	atomic_uint drops, acks;
 	atomic_bool lose_copy; /* the tier loses what is committed next, before the master has answered */
 } wire;
 
@@ -187,6 +190,8 @@ static void wire_call(struct channel *ch, struct msg *req, channel_done_fn done,
 {
 	if (req->type == MSG_SSD_COMMIT && atomic_exchange(&wire.lose_copy, false))
 		ssd_drop(ssd_store, (struct ssd_key){.id = req->items[0].put_id, .block = req->items[0].block});
+	if (req->type == MSG_DELETE_ACK)
+		atomic_fetch_add(&wire.acks, (unsigned)req->n_items);
 	if (req->type == MSG_PUT_DONE && atomic_exchange(&wire.keep_publish, false)) {
 		wire.publish = req;
 		wire.publish_done = done;
@@ -202,9 +207,14 @@ static void wire_notice(void *arg, const struct msg *m)
 	if (m->type == MSG_SSD_PERSIST && atomic_load(&wire.keep_persist)) {
 		wire.kept = m->items[0];
 		atomic_store(&wire.has_kept, true);
-	} else {
-		wire.notice(wire.arg, m);
+		return;
 	}
+	wire.notice(wire.arg, m);
+	if (m->type != MSG_DROP)
+		return;
+	if (atomic_load(&wire.repeat_drops))
+		wire.notice(wire.arg, m);
+	atomic_fetch_add(&wire.drops, 1);
 }
 
 static void wire_set_notice(struct channel *ch, channel_notice_fn fn, void *arg)
@@ -529,6 +539,32 @@ START_TEST(a_holder_keeps_its_version)
 	version_close(v);
 	check_empty();
 	stop();
+}
+END_TEST
+
+/* What it holds is the master's to grant again once it has been acknowledged as dropped. */
+START_TEST(a_drop_said_twice_is_over_once)
+{
+	struct node_entry e;
+	struct version *v;
+
+	start(64 * MIB, 0);
+	atomic_store(&wire.repeat_drops, true);
+	atomic_store(&wire.drops, 0);
+	atomic_store(&wire.acks, 0);
+	ck_assert_int_eq(put_value("a", 1, 1, MIB), 0);
+	ck_assert_int_eq(lookup("a", &e), 0);
+	ck_assert_int_eq(version_open(node, &e.attr, &v), 0);
+	ck_assert_int_eq(unlink_name("a"), 0);
+	while (!atomic_load(&wire.drops))
+		usleep(1000);
+	reclaim_flush(node);
+	ck_assert_uint_eq(atomic_load(&wire.acks), 0);
+	version_close(v);
+	check_empty();
+	ck_assert_uint_eq(atomic_load(&wire.acks), 1);
+	stop();
+	atomic_store(&wire.repeat_drops, false);
 }
 END_TEST
 
@@ -1826,6 +1862,7 @@ int main(void)
 	tcase_set_timeout(churn_tc, 300);
 	tcase_add_test(tc, put_get_delete);
 	tcase_add_test(tc, a_holder_keeps_its_version);
+	tcase_add_test(tc, a_drop_said_twice_is_over_once);
 	tcase_add_test(tc, a_write_after_publish_is_a_new_version);
 	tcase_add_test(tc, an_answered_write_is_there);
 	tcase_add_test(tc, an_answered_write_that_is_lost_is_told);
