@@ -10,11 +10,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "common/places.h"
 #include "common/size.h"
 #include "fuse/ctl.h"
 #include "fuse/fs.h"
 #include "fuse/mountpoint.h"
-#include "common/places.h"
 #include "store/segment.h"
 
 /* Descriptors beside those that the configuration asks for: libraries, the catalogue, files being written. */

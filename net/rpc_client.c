@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sodium.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -504,6 +505,7 @@ static void client_free(struct rpc_client *c)
 	pthread_mutex_destroy(&c->lock);
 	pthread_mutex_destroy(&c->notice_lock);
 	free(c->buckets);
+	sodium_memzero(&c->key, sizeof(c->key));
 	free(c);
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sodium.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -385,6 +386,7 @@ static void server_free(struct rpc_server *s)
 	}
 	pthread_mutex_destroy(&s->lock);
 	free(s->peers);
+	sodium_memzero(&s->key, sizeof(s->key));
 	free(s);
 }
 

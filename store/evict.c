@@ -446,7 +446,7 @@ static void sum_block(const struct block *b, struct blockers *sum)
 {
 	uint64_t bytes = (b->flags & BLOCK_MEM) ? segment_charge(b->len) : 0;
 
-	if (b->flags & (BLOCK_DROP | BLOCK_TEMP))
+	if ((b->flags & (BLOCK_DROP | BLOCK_TEMP)) && !(b->flags & BLOCK_SSD))
 		sum->dropped += bytes;
 	else if (b->flags & (BLOCK_PERSIST | BLOCK_DUE))
 		sum->persisting += bytes;

@@ -196,7 +196,7 @@ struct node {
 	struct segment *seg;
 	atomic_ullong capacity;   /* of the segment: grows when what an earlier daemon left is unmapped */
 	uint64_t persist_backlog; /* bytes that may wait for all devices together */
-	uint64_t ssd_capacity;	  /* of the SSD tier, as last seen by the evictor's thread */
+	uint64_t ssd_capacity, ssd_failures; /* of the SSD tier, as last seen by the evictor's thread */
 	uint64_t renew_ns;	  /* from one sign of life of the private versions to the next */
 	struct ssd_store *ssd;	  /* NULL: no SSD tier */
 	uint64_t leg_deadline_ns; /* how long a reader waits for the device */
@@ -383,8 +383,9 @@ void persist_end(struct node *n);
 int persist_init(struct node *n);
 void persist_fini(struct node *n);
 /*
- * The evictor's thread, now and then: what was dropped from the backlog, or failed, goes again when the devices have
- * caught up; and all that is in memory alone, when one has come back. True: some are left.
+ * The evictor's thread, now and then: what was dropped from the backlog, or was on its way to a device that failed, goes
+ * again when the others have caught up; and all that is in memory alone, when a device has failed or come back. True:
+ * some are left.
  */
 bool persist_again(struct node *n);
 /* Waits until none is on its way, nor a refill. Nothing new may come. */

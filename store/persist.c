@@ -173,8 +173,8 @@ static void written(void *arg, int err, uint64_t sum)
 		else if (err != -ECANCELED)
 			count_add(n, persist_failures, 1);
 		finish(p, false, false);
-		/* A device that is out comes back empty, and then all that is in memory is looked at. */
-		if (err == -ENOBUFS)
+		/* -EIO: another device may take it. */
+		if (err == -ENOBUFS || err == -EIO)
 			again_push(n, put_id, index);
 		return;
 	}
@@ -214,15 +214,21 @@ static void submit(struct persist *p)
 		written(p, r, 0);
 }
 
-/* Pins the block for its way to the device; p NULL: there is no memory for that. Call with the shard locked. */
+/*
+ * Pins the block for its way to the device; p NULL: there is no memory for that. -ENOENT: it was deleted or evicted
+ * meanwhile, or is there already: nothing to copy. -EBUSY: the master is asked whether it may go. Call with the shard
+ * locked.
+ */
 static int prepare(struct node *n, struct block *b, struct persist *p)
 {
 	int r;
 
 	if (b)
 		b->flags &= ~(uint32_t)BLOCK_DUE;
-	if (!b || !(b->flags & BLOCK_MEM) || (b->flags & (BLOCK_DROP | BLOCK_PERSIST | BLOCK_EVICT | BLOCK_SSD)))
+	if (!b || !(b->flags & BLOCK_MEM) || (b->flags & (BLOCK_DROP | BLOCK_PERSIST | BLOCK_SSD)))
 		return -ENOENT;
+	if (b->flags & BLOCK_EVICT)
+		return -EBUSY;
 	r = p ? block_map(n, b) : -ENOMEM;
 	if (r < 0)
 		return r;
@@ -232,33 +238,36 @@ static int prepare(struct node *n, struct block *b, struct persist *p)
 	return 0;
 }
 
-/* Returns the bytes that are on their way; 0: it was deleted or evicted meanwhile, there is nothing to copy. */
-static uint64_t persist_one(struct node *n, uint64_t put_id, uint32_t index)
+/* 0 with the bytes that are on their way, or as prepare(). */
+static int persist_one(struct node *n, uint64_t put_id, uint32_t index, uint64_t *ret_len)
 {
 	struct persist *p = malloc(sizeof(*p));
 	struct block_shard *s = block_lock(n, put_id, index);
 	struct block *b = block_find(s, put_id, index);
 	int r = prepare(n, b, p);
-	uint64_t len = r < 0 ? 0 : b->len;
 
+	if (r == 0)
+		*ret_len = b->len;
 	pthread_mutex_unlock(&s->lock);
 	if (r == -ENOMEM)
 		count_add(n, persist_failures, 1);
 	if (r < 0) {
 		free(p);
-		return 0;
+		return r;
 	}
 	persist_begin(n);
 	submit(p);
-	return len;
+	return 0;
 }
 
 void persist_items(struct node *n, const struct msg_item *items, size_t n_items)
 {
+	uint64_t len;
+
 	if (!n->ssd || atomic_load(&n->stopping))
 		return;
 	for (size_t i = 0; i < n_items; i++)
-		persist_one(n, items[i].put_id, items[i].block);
+		persist_one(n, items[i].put_id, items[i].block, &len);
 }
 
 static void remember_all(struct node *n)
@@ -287,30 +296,56 @@ static uint64_t room_again(const struct node *n, const struct ssd_stats *st)
 	return n->persist_backlog / st->n_devices * working / 2;
 }
 
+/* What a device that was taken out had is in memory alone now, and where one is back it has place for it. */
+static bool devices_changed(struct node *n, const struct ssd_stats *st)
+{
+	uint64_t failures = 0;
+	bool changed;
+
+	for (unsigned i = 0; i < st->n_devices; i++)
+		failures += st->dev[i].failures;
+	changed = failures != n->ssd_failures || st->capacity > n->ssd_capacity;
+	n->ssd_failures = failures;
+	n->ssd_capacity = st->capacity;
+	return changed;
+}
+
+static size_t again_count(struct node *n)
+{
+	size_t count;
+
+	pthread_mutex_lock(&n->again.lock);
+	count = n->again.n;
+	pthread_mutex_unlock(&n->again.lock);
+	return count;
+}
+
 bool persist_again(struct node *n)
 {
 	struct again_item it;
 	struct ssd_stats st;
-	uint64_t room;
-	bool left;
+	uint64_t room, len;
+	size_t tries;
+	int r;
 
 	if (!n->ssd || atomic_load(&n->stopping))
 		return false;
 	ssd_stats(n->ssd, &st);
-	if (st.capacity > n->ssd_capacity)
+	if (devices_changed(n, &st))
 		remember_all(n);
-	n->ssd_capacity = st.capacity;
 	room = room_again(n, &st);
-	while (st.backlog < room && st.queued < AGAIN_QUEUED && again_pop(n, &it)) {
-		uint64_t len = persist_one(n, it.put_id, it.index);
-
-		st.backlog += len;
-		st.queued += len > 0;
+	for (tries = again_count(n); tries && st.backlog < room && st.queued < AGAIN_QUEUED; tries--) {
+		if (!again_pop(n, &it))
+			break;
+		r = persist_one(n, it.put_id, it.index, &len);
+		if (r == 0) {
+			st.backlog += len;
+			st.queued++;
+		} else if (r != -ENOENT) {
+			again_push(n, it.put_id, it.index);
+		}
 	}
-	pthread_mutex_lock(&n->again.lock);
-	left = n->again.n > 0;
-	pthread_mutex_unlock(&n->again.lock);
-	return left;
+	return again_count(n) > 0;
 }
 
 void persist_drain(struct node *n)

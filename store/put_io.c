@@ -286,8 +286,10 @@ static int load_block(struct put *p, struct version *base, uint64_t keep, uint64
 		r = put_trim(p, keep);
 	}
 	/* Not what was written: none of it may stay, and that copy is gone from here on. */
-	if (r == -EBADMSG)
+	if (r == -EBADMSG) {
 		*off = b.from;
+		put_trim(p, *off);
+	}
 	/* That copy is no good, or cannot be had now: who waits for it in the usual way finds out, and says so. */
 	return r == -ENOENT || r == -EBADMSG || r == -EAGAIN ? 0 : r;
 }

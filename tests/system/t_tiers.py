@@ -458,6 +458,43 @@ def a_device_that_comes_back_is_filled_again(ctx):
     daemon.stop()
 
 
+@test(fluxkv=True)
+def the_other_device_takes_what_one_has_lost(ctx):
+    """While a device is out, what it had of values that are in memory goes to the one that works."""
+    roots = [ctx.temp("ssd"), ctx.temp("ssd")]
+    daemon = ctx.daemon(dram="64MB", ssd=[f"{root}:128MB" for root in roots], ssd_retry="1h",
+                        log_allowed="ssd|SSD|read of inode").start()
+    os.mkdir(f"{daemon.mnt}/ns")
+    paths = [f"{daemon.mnt}/ns/v{i}" for i in range(8)]
+    for path in paths:
+        write_file(path, big_stamped(os.path.basename(path), 1, 2 * MIB))
+    victim = f"{daemon.mnt}/ns/victim"
+    for k in range(8): # until one of its values lies on the first device
+        write_file(victim, big_stamped("victim", k, 2 * MIB))
+        on_ssd_alone(daemon, victim)
+        if daemon.status()["ssd"]["devices"][0]["objects"] > 0:
+            break
+    for at, _, names in os.walk(roots[0]):
+        for name in names:
+            if name.startswith("shard"):
+                os.truncate(f"{at}/{name}", 0)
+    for path in (victim, *paths): # whatever is read from there has it taken out
+        if path != victim:
+            on_ssd_alone(daemon, path)
+        with contextlib.suppress(OSError):
+            read_value(path)
+        if daemon.status()["ssd"]["devices"][0]["failed"]:
+            break
+    check(daemon.status()["ssd"]["devices"][0]["failed"], "the first device is out")
+    there = [path for path in paths if os.path.exists(path) and b"dram" in os.getxattr(path, "user.fluxkv.tier")]
+    check(len(there) >= 4, f"values in memory: {len(there)}")
+    wait_for(lambda: all(os.getxattr(path, "user.fluxkv.tier") == b"dram,ssd" for path in there),
+             "they are on the other device", 30)
+    for path in there:
+        check_bytes(read_value(path), big_stamped(os.path.basename(path), 1, 2 * MIB), path)
+    daemon.stop()
+
+
 @test(fluxkv=True, timeout=120)
 def deleted_while_it_is_read(ctx):
     """Its blocks come from the SSD as long as it is open, all of them together more than the memory."""
