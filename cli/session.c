@@ -127,19 +127,29 @@ static bool search_denied(const char *dir, char ret_path[PATH_MAX])
 	return denied;
 }
 
-/* Where FluxKV is mounted. The mount is not asked whether its daemon lives: one that hangs would keep us waiting. */
-static bool search_mount(char ret_target[PATH_MAX])
+/*
+ * Where FluxKV is mounted: the mount that the path lies below, or the current directory, or else any. The mount is not
+ * asked whether its daemon lives: one that hangs would keep us waiting.
+ */
+static bool search_mount(const char *path, char ret_target[PATH_MAX])
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct session s = {0};
 	struct mount_line m;
 	bool found = false;
 	char *line = NULL;
 	size_t cap = 0;
 
-	while (f && !found && getline(&line, &cap, f) > 0) {
-		found = !mount_line_parse(line, &m) && !strcmp(m.fstype, "fuse.fluxkv") && strlen(m.target) < PATH_MAX;
-		if (found)
-			strcpy(ret_target, m.target);
+	if (!getcwd(s.cwd, sizeof(s.cwd)))
+		s.cwd[0] = '\0';
+	while (f && getline(&line, &cap, f) > 0) {
+		if (mount_line_parse(line, &m) || strcmp(m.fstype, "fuse.fluxkv") || strlen(m.target) >= PATH_MAX)
+			continue;
+		strcpy(s.mountpoint, m.target);
+		if (found && !session_covers(&s, path))
+			continue;
+		strcpy(ret_target, m.target);
+		found = true;
 	}
 	free(line);
 	if (f)
@@ -147,13 +157,13 @@ static bool search_mount(char ret_target[PATH_MAX])
 	return found;
 }
 
-static void tell_none(const char *dir, const char *pattern)
+static void tell_none(const char *dir, const char *pattern, const char *about)
 {
 	char path[PATH_MAX];
 
 	if (search_denied(dir, path))
 		cli_error("%s: permission denied; run fluxkv as the user that runs fluxkvd, or as root", path);
-	else if (search_mount(path))
+	else if (search_mount(about, path))
 		cli_error(
 		    "the daemon that serves %s is not found (there is no %s): it has died, or another run_dir; name "
 		    "that with --run-dir DIR, or its socket with --socket PATH",
@@ -202,7 +212,7 @@ static int session_search(const struct cli_options *o, const char *path, struct 
 	if (r == CLI_UNREACHABLE && g.gl_pathc)
 		cli_error("%s", f.last.text);
 	else if (r == CLI_UNREACHABLE)
-		tell_none(run_dir(o), pattern);
+		tell_none(run_dir(o), pattern, path);
 	globfree(&g);
 	return r;
 }

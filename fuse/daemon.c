@@ -20,6 +20,7 @@
 #include "common/log.h"
 #include "common/places.h"
 #include "common/signals.h"
+#include "common/size.h"
 #include "fuse/check.h"
 #include "fuse/ctl.h"
 #include "fuse/fs.h"
@@ -177,6 +178,20 @@ static int start_master(struct daemon *d, struct errmsg *e)
 	return r ? r : local_master_start(&cfg, &d->master, e);
 }
 
+/* Such values would stay in memory alone, and nobody would know why. */
+static void warn_of_blocks(const struct daemon *d)
+{
+	uint64_t most = node_ssd_max_block(d->node);
+	char has[24], takes[24];
+
+	if (d->cfg.block_size <= most)
+		return;
+	log_warn(
+	    "the SSD tier takes blocks of at most %s (a device's size divided by ssd_shards), and block_size is %s: "
+	    "values of more than the one stay in memory alone; lower block_size",
+	    size_format(most, takes, sizeof(takes)), size_format(d->cfg.block_size, has, sizeof(has)));
+}
+
 static int start_node(struct daemon *d, struct errmsg *e)
 {
 	const struct config *c = &d->cfg;
@@ -207,6 +222,8 @@ static int start_node(struct daemon *d, struct errmsg *e)
 		limits[i] = c->ssd[i].limit;
 	}
 	r = paths && limits ? node_start(&cfg, &d->node, e) : errmsg_set(e, -ENOMEM, "out of memory");
+	if (r == 0)
+		warn_of_blocks(d);
 	free(limits);
 	free(paths);
 	return r;

@@ -56,7 +56,7 @@ enum block_flags {
 	BLOCK_LATE = 1 << 11,	/* its refill came to the deadline and the device has not answered: nobody waits */
 	BLOCK_SHARED = 1 << 12, /* programs have had the memory file itself, and may map it still */
 	BLOCK_PIN = 1 << 10,	/* its object is pinned: the last copy stays, on the SSD tier by a hold */
-	BLOCK_TIERED = 1 << 13, /* belongs on the SSD tier too */
+	BLOCK_TIERED = 1 << 13, /* belongs on the SSD tier too: its namespace says so, and its version fits there */
 };
 
 struct block_wait;

@@ -536,6 +536,11 @@ void node_get_stats(struct node *n, struct node_stats *ret)
 	ret->persist_backlog_bytes = ssd.backlog;
 }
 
+uint64_t node_ssd_max_block(struct node *n)
+{
+	return n->ssd ? ssd_max_len(n->ssd) : UINT64_MAX;
+}
+
 int node_get_ssd_stats(struct node *n, struct ssd_stats *ret)
 {
 	if (!n->ssd)

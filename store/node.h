@@ -162,6 +162,8 @@ struct node_stats {
 	uint64_t master_messages; /* requests sent to the master */
 };
 void node_get_stats(struct node *n, struct node_stats *ret);
+/* The longest block that the SSD tier takes, in bytes; UINT64_MAX: there is no tier. */
+uint64_t node_ssd_max_block(struct node *n);
 /* -ENODATA without an SSD tier. */
 int node_get_ssd_stats(struct node *n, struct ssd_stats *ret);
 

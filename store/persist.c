@@ -216,8 +216,8 @@ static void submit(struct persist *p)
 
 /*
  * Pins the block for its way to the device; p NULL: there is no memory for that. -ENOENT: it was deleted or evicted
- * meanwhile, or is there already: nothing to copy. -EBUSY: the master is asked whether it may go. Call with the shard
- * locked.
+ * meanwhile, or is there already, or does not belong there: nothing to copy. -EBUSY: the master is asked whether it may
+ * go. Call with the shard locked.
  */
 static int prepare(struct node *n, struct block *b, struct persist *p)
 {
@@ -226,6 +226,8 @@ static int prepare(struct node *n, struct block *b, struct persist *p)
 	if (b)
 		b->flags &= ~(uint32_t)BLOCK_DUE;
 	if (!b || !(b->flags & BLOCK_MEM) || (b->flags & (BLOCK_DROP | BLOCK_PERSIST | BLOCK_SSD)))
+		return -ENOENT;
+	if (!(b->flags & BLOCK_TIERED))
 		return -ENOENT;
 	if (b->flags & BLOCK_EVICT)
 		return -EBUSY;

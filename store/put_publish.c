@@ -69,8 +69,34 @@ static uint64_t spilled_blocks(const struct put *p)
 	return count;
 }
 
+/*
+ * Whether all of the version can lie in the rings at once. One that is larger has a part there already, which the rest
+ * would overwrite on its way: that stays in memory then, and the object whole.
+ */
+static bool fits_ssd(const struct put *p)
+{
+	uint64_t least = UINT64_MAX;
+	unsigned working = 0;
+	struct ssd_stats st;
+
+	if (!spilled_blocks(p))
+		return true;
+	ssd_stats(p->n->ssd, &st);
+	for (unsigned i = 0; i < st.n_devices; i++) {
+		const struct ssd_device_stats *d = &st.dev[i];
+		/* At the end of a ring a block may be missing, where the next one does not fit. */
+		uint64_t lost = d->shards * p->block_size;
+
+		if (d->failed)
+			continue;
+		working++;
+		least = d->capacity < lost ? 0 : d->capacity - lost < least ? d->capacity - lost : least;
+	}
+	return working && p->size / working <= least;
+}
+
 /* One file is a block of the published version now; -ENOMEM: its bytes are gone. Returns it with a holder. */
-static int index_block(struct put *p, const struct msg_attr *a, uint32_t i, struct block **ret)
+static int index_block(struct put *p, const struct msg_attr *a, uint32_t i, bool tiered, struct block **ret)
 {
 	struct block_shard *s = block_lock(p->n, a->id, i);
 	struct block *b = block_get(p->n, s, a->id, i, block_len(p->size, p->block_size, i));
@@ -81,7 +107,7 @@ static int index_block(struct put *p, const struct msg_attr *a, uint32_t i, stru
 			index_spilled(p, b);
 		else
 			block_has_memory(p->n, b, p->blocks[i].alloc);
-		if (p->persist && p->n->ssd)
+		if (tiered)
 			b->flags |= p->blocks[i].spilled ? BLOCK_TIERED : BLOCK_DUE | BLOCK_TIERED;
 		if (a->flags & MSG_ATTR_PIN)
 			b->flags |= BLOCK_PIN;
@@ -104,12 +130,12 @@ static struct version *index_blocks(struct put *p, const struct msg_attr *a)
 {
 	uint32_t blocks = p->size ? (uint32_t)block_count(p->size, p->block_size) : 0;
 	struct version *v = version_new(p->n, a, blocks);
-	bool whole = v;
+	bool whole = v, tiered = p->persist && p->n->ssd && fits_ssd(p);
 
 	for (uint32_t i = 0; i < blocks; i++) {
 		struct block *b;
 
-		if (index_block(p, a, i, &b) < 0)
+		if (index_block(p, a, i, tiered, &b) < 0)
 			whole = false;
 		else if (v)
 			v->blocks[v->n_blocks++] = b;

@@ -48,6 +48,27 @@ def on_both_tiers(d, path):
 
 
 @test(fluxkv=True)
+def the_mount_that_is_meant_is_named(ctx):
+    """Where no socket is found, the mount of the path or of the current directory, not another one's."""
+    daemons = [ctx.daemon(dram="16MB").start() for _ in range(3)]
+    empty = ctx.temp("run")
+    for d in daemons:
+        for args, cwd in (([d.mnt], "/"), ([f"{d.mnt}/x/y"], "/"), ([], d.mnt), (["x"], d.mnt)):
+            p = subprocess.run([FLUXKV, "--run-dir", empty, "ls", *args], capture_output=True, text=True, cwd=cwd,
+                               check=False, timeout=20 * SLOW)
+            check(p.returncode != 0 and f"the daemon that serves {d.mnt} is not found" in p.stderr,
+                  f"ls {args} in {cwd}: {p.stderr}")
+
+
+@test(fluxkv=True)
+def blocks_that_no_ring_can_take_are_told(ctx):
+    d = ctx.daemon(dram="16MB", ssd="64MB").start()
+    check("the SSD tier takes blocks of at most 16" in d.log_text(), f"the log: {d.log_text()}")
+    fits = ctx.daemon(dram="16MB", ssd="64MB", block_size="8MiB").start()
+    check("takes blocks of at most" not in fits.log_text(), f"the log: {fits.log_text()}")
+
+
+@test(fluxkv=True)
 def usage_and_help(ctx):
     d = start(ctx)
     for args, words in ((["stauts"], "did you mean 'status'"), (["frobnicate"], "no command"),

@@ -496,6 +496,24 @@ def the_other_device_takes_what_one_has_lost(ctx):
 
 
 @test(fluxkv=True, timeout=120)
+def larger_than_the_ring_and_whole(ctx):
+    """What memory has of a value that the ring cannot hold stays there: on its way it would overwrite the rest."""
+    daemon = ctx.daemon(dram="64MB", ssd="64MB").start()
+    daemon.cli("ns", "create", "ns", "--block-size", "4MiB")
+    path = f"{daemon.mnt}/ns/big"
+    for k, size in enumerate((72, 64, 80, 60)):
+        write_file(path, big_stamped("big", k, size * MIB))
+        time.sleep(0.5) # for what it would persist now
+        if k == 2:
+            daemon.cli("pin", "ns/big")
+            time.sleep(0.5)
+        check_bytes(read_value(path), big_stamped("big", k, size * MIB), f"a value of {size} MiB")
+        os.unlink(path)
+    daemon.check_empty()
+    daemon.stop()
+
+
+@test(fluxkv=True, timeout=120)
 def deleted_while_it_is_read(ctx):
     """Its blocks come from the SSD as long as it is open, all of them together more than the memory."""
     daemon = ctx.daemon(dram="16MB", ssd="256MB").start()
