@@ -76,16 +76,15 @@ static int become_daemon(const char *source, const char *mountpoint, const struc
 	return EXIT_SYSTEM;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv, struct mount_options *o)
 {
-	struct mount_options o = {0};
 	int fake = 0, verbose = 0, letter;
 
 	/* -s (sloppy) and -n (no mtab) ask for what is done anyway; -N and -t say nothing that matters here. */
 	while ((letter = getopt(argc, argv, "o:sfnvN:t:hV")) != -1)
 		switch (letter) {
 		case 'o':
-			if (mount_options_add(&o, optarg)) {
+			if (mount_options_add(o, optarg)) {
 				fprintf(stderr, "mount.fluxkv: out of memory\n");
 				return EXIT_SYSTEM;
 			}
@@ -115,14 +114,23 @@ int main(int argc, char **argv)
 			"mount.fluxkv: a source and a mount point are needed: mount -t fluxkv standalone MOUNTPOINT\n");
 		return EXIT_USAGE;
 	}
-	if (mount_options_add(&o, "")) /* rest is never NULL */
+	if (mount_options_add(o, "")) /* rest is never NULL */
 		return EXIT_SYSTEM;
-	if (o.remount) {
+	if (o->remount) {
 		fprintf(stderr,
 			"mount.fluxkv: %s: a mount of FluxKV cannot be changed by a remount; unmount it and mount it "
 			"again\n",
 			argv[optind + 1]);
 		return EXIT_USAGE;
 	}
-	return become_daemon(argv[optind], argv[optind + 1], &o, fake, verbose);
+	return become_daemon(argv[optind], argv[optind + 1], o, fake, verbose);
+}
+
+int main(int argc, char **argv)
+{
+	struct mount_options o = {0};
+	int r = run(argc, argv, &o);
+
+	mount_options_done(&o);
+	return r;
 }

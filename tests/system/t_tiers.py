@@ -458,43 +458,6 @@ def a_device_that_comes_back_is_filled_again(ctx):
     daemon.stop()
 
 
-@test(fluxkv=True)
-def the_other_device_takes_what_one_has_lost(ctx):
-    """While a device is out, what it had of values that are in memory goes to the one that works."""
-    roots = [ctx.temp("ssd"), ctx.temp("ssd")]
-    daemon = ctx.daemon(dram="64MB", ssd=[f"{root}:128MB" for root in roots], ssd_retry="1h",
-                        log_allowed="ssd|SSD|read of inode").start()
-    os.mkdir(f"{daemon.mnt}/ns")
-    paths = [f"{daemon.mnt}/ns/v{i}" for i in range(8)]
-    for path in paths:
-        write_file(path, big_stamped(os.path.basename(path), 1, 2 * MIB))
-    victim = f"{daemon.mnt}/ns/victim"
-    for k in range(8): # until one of its values lies on the first device
-        write_file(victim, big_stamped("victim", k, 2 * MIB))
-        on_ssd_alone(daemon, victim)
-        if daemon.status()["ssd"]["devices"][0]["objects"] > 0:
-            break
-    for at, _, names in os.walk(roots[0]):
-        for name in names:
-            if name.startswith("shard"):
-                os.truncate(f"{at}/{name}", 0)
-    for path in (victim, *paths): # whatever is read from there has it taken out
-        if path != victim:
-            on_ssd_alone(daemon, path)
-        with contextlib.suppress(OSError):
-            read_value(path)
-        if daemon.status()["ssd"]["devices"][0]["failed"]:
-            break
-    check(daemon.status()["ssd"]["devices"][0]["failed"], "the first device is out")
-    there = [path for path in paths if os.path.exists(path) and b"dram" in os.getxattr(path, "user.fluxkv.tier")]
-    check(len(there) >= 4, f"values in memory: {len(there)}")
-    wait_for(lambda: all(os.getxattr(path, "user.fluxkv.tier") == b"dram,ssd" for path in there),
-             "they are on the other device", 30)
-    for path in there:
-        check_bytes(read_value(path), big_stamped(os.path.basename(path), 1, 2 * MIB), path)
-    daemon.stop()
-
-
 @test(fluxkv=True, timeout=120)
 def larger_than_the_ring_and_whole(ctx):
     """What memory has of a value that the ring cannot hold stays there: on its way it would overwrite the rest."""
@@ -615,6 +578,39 @@ def shut_down(path):
         fcntl.ioctl(fd, 0x8004587D, (2).to_bytes(4, "little")) # EXT4_IOC_SHUTDOWN, without a flush
     finally:
         os.close(fd)
+
+
+@test(fluxkv=True, timeout=120)
+def the_other_device_takes_what_one_has_lost(ctx):
+    """While a device is out, what it had of values that are in memory goes to the one that works."""
+    disks = [small_disk(ctx, 160), small_disk(ctx, 160)]
+    for disk in disks:
+        os.mkdir(f"{disk}/ssd")
+    daemon = ctx.daemon(dram="64MB", ssd=[f"{disk}/ssd:96MB" for disk in disks], ssd_retry="1h", block_size="4MiB",
+                        log_allowed="ssd|SSD|/disk|read of inode").start()
+    try:
+        os.mkdir(f"{daemon.mnt}/ns")
+        paths = [f"{daemon.mnt}/ns/v{i}" for i in range(10)]
+        for path in paths:
+            write_file(path, big_stamped(os.path.basename(path), 1, 2 * MIB))
+            wait_for(lambda path=path: b"ssd" in os.getxattr(path, "user.fluxkv.tier"), f"{path} is persisted", 20)
+        devices = lambda: daemon.status()["ssd"]["devices"]
+        check(all(d["objects"] > 1 for d in devices()), f"both devices have some: {devices()}")
+        shut_down(disks[0])
+        on_ssd_alone(daemon, paths[0])
+        on_ssd_alone(daemon, paths[1]) # one of two is on the first
+        for path in paths[:2]:
+            with contextlib.suppress(OSError):
+                read_value(path)
+        wait_for(lambda: devices()[0]["failed"], "the first device is out", 30)
+        for path in paths[2:]: # each can leave memory, so it is on the other one
+            wait_for(lambda path=path: daemon.cli("evict", "--tier", "dram", path, ok=False).returncode == 0,
+                     f"{path} is on the other device", 20)
+            check_bytes(read_value(path), big_stamped(os.path.basename(path), 1, 2 * MIB), path)
+    finally:
+        daemon.end()
+        for disk in disks:
+            subprocess.run(["umount", "-l", disk], check=False)
 
 
 @test(fluxkv=True, timeout=120)
