@@ -223,6 +223,15 @@ static bool mapped_by_programs(struct node *n, struct block *b)
 	return false;
 }
 
+/*
+ * Whether the SSD has it at this moment: what a device that failed had is marked until the tier has told us, and memory
+ * may have the only copy then. Call with the shard locked.
+ */
+static bool is_on_ssd(struct node *n, const struct block *b)
+{
+	return (b->flags & BLOCK_SSD) && ssd_has(n->ssd, block_key(b));
+}
+
 /* A pin keeps it too: the SSD copy is held before the other is asked for. Call with the shard locked. */
 static bool pin_allows(struct node *n, struct block *b)
 {
@@ -250,8 +259,7 @@ static enum policy_verdict visit(void *arg, struct policy_node *node)
 
 	if (v->count == v->max || pthread_mutex_trylock(&s->lock))
 		return POLICY_SKIP;
-	if (evictable(b) && (!v->spare || (b->flags & BLOCK_SSD)) && pin_allows(v->n, b) &&
-	    !mapped_by_programs(v->n, b)) {
+	if (evictable(b) && (!v->spare || is_on_ssd(v->n, b)) && pin_allows(v->n, b) && !mapped_by_programs(v->n, b)) {
 		take(v, b);
 		verdict = POLICY_TAKE;
 	}
@@ -543,7 +551,7 @@ static int claim(struct node *n, struct victims *v, uint64_t put_id, uint32_t in
 
 	if (!b || !(b->flags & BLOCK_MEM)) {
 		r = -ENODATA;
-	} else if (!evictable(b) || !pin_allows(n, b) || (!force && !(b->flags & BLOCK_SSD))) {
+	} else if (!evictable(b) || !pin_allows(n, b) || (!force && !is_on_ssd(n, b))) {
 		r = -EBUSY;
 	} else {
 		pthread_mutex_lock(&n->policy_lock);
