@@ -217,6 +217,9 @@ int put_start_wait(struct put *p, uint64_t guess, uint64_t block_size)
 	if (r == 0) {
 		pthread_mutex_lock(&p->lock);
 		r = take_ticket(p, answer);
+		/* Whoever asked for a size counts the base's blocks by it. */
+		if (r == 0 && block_size && p->block_size != block_size)
+			r = -EPROTO;
 		pthread_mutex_unlock(&p->lock);
 	}
 	msg_free(answer);

@@ -311,6 +311,8 @@ static int copy_chunk(struct put *p, struct version *base, uint64_t keep, char *
 		r = load_block(p, base, keep, off);
 		if (r || *off != before)
 			return r;
+		/* A block that turned out to be damaged has taken our file with it. */
+		r = fill_to(p, *off, *off + len, keep);
 	}
 	if (r == 0)
 		r = version_read_wait(base, *off, buf, len);
