@@ -2,6 +2,7 @@
 /* The configuration: the file, the mount options, what each refusal says, the dump and the reload. */
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "common/log.h"
 #include "store/config.h"
+#include "tests/unit/temp_dir.h"
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -537,9 +539,11 @@ END_TEST
 
 START_TEST(test_load)
 {
-	char path[] = "/tmp/fluxkv-config-XXXXXX", says[128];
-	int fd = mkstemp(path);
+	char path[sizeof(temp_dir) + 8], says[256];
+	int fd;
 
+	snprintf(path, sizeof(path), "%s/config", temp_dir);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(write(fd, "log_level: warn\nx: 1\n", 16), 16);
 	ck_assert_int_eq(config_load(path, &c, &e), 0);
@@ -560,12 +564,10 @@ END_TEST
 /* Nothing that could keep the reader waiting is even opened. */
 START_TEST(test_load_no_file)
 {
-	char path[] = "/tmp/fluxkv-config-XXXXXX";
-	int fd = mkstemp(path), r;
+	char path[sizeof(temp_dir) + 8];
+	int r;
 
-	ck_assert_int_ge(fd, 0);
-	close(fd);
-	unlink(path);
+	snprintf(path, sizeof(path), "%s/fifo", temp_dir);
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
 	r = config_load(path, &c, &e);
 	unlink(path);
@@ -588,6 +590,7 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
+	tcase_add_unchecked_fixture(t, temp_dir_make, temp_dir_remove);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, test_defaults);
 	tcase_add_test(t, test_example);
