@@ -60,6 +60,8 @@ const char *msg_type_name(enum msg_type type)
 	    [MSG_JOIN] = "Join",
 	    [MSG_HEARTBEAT] = "Heartbeat",
 	    [MSG_LEAVE] = "Leave",
+	    [MSG_INVENTORY] = "Inventory",
+	    [MSG_PUT_RESUME] = "PutResume",
 	    [MSG_LOOKUP] = "Lookup",
 	    [MSG_GETATTR] = "GetAttr",
 	    [MSG_SETATTR] = "SetAttr",
@@ -89,6 +91,9 @@ const char *msg_type_name(enum msg_type type)
 	    [MSG_MEM_EVICT] = "MemReplicaEvict",
 	    [MSG_DELETE_ACK] = "BatchDeleteAck",
 	    [MSG_ALLOC_FREED] = "AllocFreed",
+	    [MSG_HOLD] = "Hold",
+	    [MSG_RELEASE] = "Release",
+	    [MSG_REVOKE_ACK] = "NameRevokeAck",
 	    [MSG_NAME_REVOKE] = "NameRevoke",
 	    [MSG_SSD_PERSIST] = "SsdReplicaPersist",
 	    [MSG_DROP] = "Drop",
@@ -121,6 +126,8 @@ bool msg_gives_back(enum msg_type type)
 	case MSG_GET_REVOKE:
 	case MSG_DELETE_ACK:
 	case MSG_ALLOC_FREED:
+	case MSG_RELEASE:
+	case MSG_REVOKE_ACK:
 		return true;
 	default:
 		return false;

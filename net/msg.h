@@ -8,8 +8,10 @@
  * MSG_DROP) are not answered as such: their effect comes back as a request of its own (MSG_SSD_COMMIT,
  * MSG_DELETE_ACK).
  *
- * Every message but MSG_JOIN carries the tomb_tag of the sender's incarnation; -ESTALE when it is not the live one. The
- * req_id of MSG_JOIN is drawn at random, for a node that comes back does not know which ones it had used.
+ * Every message but MSG_JOIN carries the tomb_tag of the sender's incarnation; -ESTALE when it is not the live one, and
+ * -EUNATCH when the master, started again, knows it from its catalogue and waits for its MSG_JOIN and inventory:
+ * nothing has happened then, and the request is to be sent again behind them. The req_id of MSG_JOIN is drawn at
+ * random, for a node that comes back does not know which ones it had used.
  *
  * Notices keep their order with the answers that wait for the catalogue, but other answers may overtake both: that is
  * what lease sequences are for. An answer that ends its sender's own lease (DELETE, RMDIR, RENAME) tells a sequence
@@ -31,6 +33,7 @@
 
 #define MSG_NAME_MAX 255
 #define MSG_ROOT_DIR 1ull
+#define MSG_ADDRESS_MAX 287	    /* a host's name, a port */
 #define MSG_MAX_ITEMS 65536u	    /* items in one message */
 #define MSG_XATTRS_MAX (64u * 1024) /* bytes of user xattrs of one file or directory, encoded */
 
@@ -45,10 +48,18 @@ enum msg_type {
 
 	/*
 	 * Membership: node to master. -EBUSY for a MSG_JOIN while a node with that instance key, or that number, lives.
+	 *
+	 * A MSG_JOIN that tells a tomb_tag asks to go on as that incarnation. If the answer has the same tag, its
+	 * MSG_INVENTORYs are due, and MSG_PUT_RESUMEs before the last of them; until then the node is granted nothing.
+	 * With another tag the old incarnation is over, and with it all that was put, granted and leased under it.
 	 */
-	MSG_JOIN,      /* in: u.join. out: u.join.tomb_tag */
-	MSG_HEARTBEAT, /* in: u.heartbeat */
-	MSG_LEAVE,     /* in: nothing; every replica of the node goes */
+	MSG_JOIN,	/* in: u.join. out: u.join.tomb_tag */
+	MSG_HEARTBEAT,	/* in: u.heartbeat. out: u.heartbeat.master_ns, .lease_ns */
+	MSG_LEAVE,	/* in: nothing; every replica of the node goes */
+	MSG_INVENTORY,	/* in: u.inventory, items[] {put_id, block, alloc, bytes, flags MSG_ITEM_MEM, _SSD or _LOOSE}.
+			   out: items[].status 0, or -ENOENT: that version is none any more, or that copy none of it */
+	MSG_PUT_RESUME, /* in: u.put (ticket, dir, block_size, persist_to_ssd, flags, name), items[] {block, alloc,
+			   bytes granted}: a put that was on its way */
 
 	/*
 	 * Names: node to master. Answers with an entry fill u.entry. What changes names is answered after the catalogue
@@ -134,8 +145,18 @@ enum msg_type {
 	MSG_ALLOC_FREED, /* in: items[] {alloc}: files of confirmed evictions and temporary targets are unlinked, the
 			    ledger may fall. Others are ignored */
 
+	/*
+	 * Holders: node to master, in batches. A version that a node holds is kept where it is, also when its name
+	 * moves on: nobody is told to drop it, and its last copy in memory is not evicted (-EBUSY). Holding twice is
+	 * holding once. Items have a status: 0, -ENOENT.
+	 */
+	MSG_HOLD,	/* in: items[] {put_id} */
+	MSG_RELEASE,	/* in: items[] {put_id} */
+	MSG_REVOKE_ACK, /* in: u.revoke.seq of a MSG_NAME_REVOKE that asked for it: the node's own table is changed */
+
 	/* notices: master to node */
-	MSG_NAME_REVOKE, /* u.revoke: the name (or all names of the directory) is no longer leased */
+	MSG_NAME_REVOKE, /* u.revoke: the name (or all names of the directory) is no longer leased. It comes again
+			    until its MSG_REVOKE_ACK, where it asks for one */
 	MSG_SSD_PERSIST, /* behind the answer of the MSG_PUT_DONE; items[] {put_id, block, alloc, bytes}: copy to the
 			    SSD tier, then MSG_SSD_COMMIT */
 	MSG_DROP, /* items[] {put_id, block = number of blocks}: the version is deleted or overwritten, or a block of it
@@ -182,11 +203,12 @@ enum {
 	MSG_SET_TTL = 1 << 6, /* from expires_ns */
 };
 
-#define MSG_ITEM_MEM 1u	  /* PUT_DONE: the block has a memory replica (alloc) on the sending node */
-#define MSG_ITEM_SSD 2u	  /* PUT_DONE: the block has an SSD replica on the sending node */
-#define MSG_ITEM_FORCE 4u /* MEM_EVICT: also the last copy (fluxkv evict --force), pins aside */
-#define MSG_ITEM_GONE 8u  /* answer: that was the last replica; the object and its name are gone */
-#define MSG_ITEM_KEEP 16u /* MEM_EVICT: refuse with -EBUSY when it is the last copy, also with FORCE */
+#define MSG_ITEM_MEM 1u	   /* PUT_DONE: the block has a memory replica (alloc) on the sending node */
+#define MSG_ITEM_SSD 2u	   /* PUT_DONE: the block has an SSD replica on the sending node */
+#define MSG_ITEM_FORCE 4u  /* MEM_EVICT: also the last copy (fluxkv evict --force), pins aside */
+#define MSG_ITEM_GONE 8u   /* answer: that was the last replica; the object and its name are gone */
+#define MSG_ITEM_KEEP 16u  /* MEM_EVICT: refuse with -EBUSY when it is the last copy, also with FORCE */
+#define MSG_ITEM_LOOSE 32u /* INVENTORY: a file that is no replica, until its MSG_ALLOC_FREED */
 
 struct msg_item {
 	uint64_t put_id;
@@ -239,14 +261,22 @@ struct msg {
 		struct {
 			uint64_t capacity; /* bytes of the segment */
 			uint64_t ssd_capacity;
-			uint64_t tomb_tag; /* answer */
+			uint64_t tomb_tag; /* to go on as, or 0; answer */
 			bool kv_ssd_storage;
 			char instance_key[256];
+			char address[MSG_ADDRESS_MAX + 1]; /* "HOST:PORT", where others get its blocks; "": nowhere */
 		} join;
 		struct {
 			uint64_t capacity, zombie; /* bytes: what evicted files still occupy */
 			uint64_t ssd_capacity, ssd_used;
+			uint64_t master_ns; /* answer: the master's clock, which only the expiry of plans is told by */
+			uint64_t lease_ns;  /* answer: leases are good for so long from when this heartbeat was sent;
+					       UINT64_MAX: for ever; 0: as long as they were before */
 		} heartbeat;
+		struct {
+			uint32_t page; /* from 0 */
+			bool end;      /* the last one */
+		} inventory;
 		struct {
 			uint64_t dir;
 			struct msg_attr attr;
@@ -303,12 +333,19 @@ struct msg {
 			uint64_t total, free;  /* with -ENOSPC */
 			bool drop_ssd_source;
 			bool promoted;
+			/* answers with a source elsewhere: the plan that the source is shown (net/plan.h) */
+			uint64_t source_alloc; /* of its memory copy; 0: from its SSD */
+			uint64_t source_tag;   /* its incarnation */
+			uint64_t expires_ns;   /* by the master's clock */
+			uint8_t mac[32];
+			char source_address[MSG_ADDRESS_MAX + 1];
 		} get;
 		struct {
 			uint64_t dir;
 			uint64_t seq;
 			uint64_t id;		     /* what the name stood for; 0: not said */
 			uint32_t reason;	     /* enum msg_revoke_reason */
+			bool ack;		     /* MSG_REVOKE_ACK is asked for */
 			char name[MSG_NAME_MAX + 1]; /* "": the whole directory, or with dir 0 every lease */
 		} revoke;
 	} u;

@@ -244,6 +244,9 @@ static bool good_answer(const struct msg *req, const struct msg *m)
 	case MSG_MEM_EVICT:
 	case MSG_DELETE_ACK:
 	case MSG_ALLOC_FREED:
+	case MSG_INVENTORY:
+	case MSG_HOLD:
+	case MSG_RELEASE:
 		return m->n_items == req->n_items;
 	default:
 		return true;

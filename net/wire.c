@@ -34,8 +34,10 @@ struct shape {
 
 static const struct shape shapes[MSG_TYPES] = {
     [MSG_JOIN] = {REQUEST(.body = MAP_JOIN), ANSWER(.body = MAP_JOIN)},
-    [MSG_HEARTBEAT] = {REQUEST(.body = MAP_HEARTBEAT)},
+    [MSG_HEARTBEAT] = {REQUEST(.body = MAP_HEARTBEAT), ANSWER(.body = MAP_HEARTBEAT)},
     [MSG_LEAVE] = {REQUEST(.body = MAP_NONE)},
+    [MSG_INVENTORY] = {REQUEST(.body = MAP_INVENTORY, .list = LIST_ITEMS), ANSWER(ITEMS)},
+    [MSG_PUT_RESUME] = {REQUEST(.body = MAP_PUT, .list = LIST_ITEMS)},
     [MSG_LOOKUP] = {REQUEST(.body = MAP_NAME), ANSWER(.body = MAP_ENTRY), .with_body = -ENOENT},
     [MSG_GETATTR] = {REQUEST(.body = MAP_ATTR), ANSWER(.body = MAP_ENTRY)},
     [MSG_SETATTR] = {REQUEST(.body = MAP_ATTR), ANSWER(.body = MAP_ENTRY)},
@@ -66,6 +68,9 @@ static const struct shape shapes[MSG_TYPES] = {
     [MSG_MEM_EVICT] = {REQUEST(ITEMS), ANSWER(ITEMS)},
     [MSG_DELETE_ACK] = {REQUEST(ITEMS), ANSWER(ITEMS)},
     [MSG_ALLOC_FREED] = {REQUEST(ITEMS), ANSWER(ITEMS)},
+    [MSG_HOLD] = {REQUEST(ITEMS), ANSWER(ITEMS)},
+    [MSG_RELEASE] = {REQUEST(ITEMS), ANSWER(ITEMS)},
+    [MSG_REVOKE_ACK] = {REQUEST(.body = MAP_REVOKE)},
     [MSG_NAME_REVOKE] = {NOTICE(.body = MAP_REVOKE)},
     [MSG_SSD_PERSIST] = {NOTICE(ITEMS)},
     [MSG_DROP] = {NOTICE(ITEMS)},

@@ -9,13 +9,14 @@ enum field_kind {
 	FIELD_U32,
 	FIELD_BOOL,
 	FIELD_NAME, /* an array of char, NUL at its end */
+	FIELD_MAC,  /* an array of bytes: all of them, or none for zeros */
 	FIELD_ATTR, /* a struct msg_attr */
 };
 
 struct field {
 	uint8_t kind;
 	uint16_t wire_at, at; /* where it is, there and here */
-	uint32_t limit;	      /* FIELD_U32: the highest value, 0 for any; FIELD_NAME: the array's size */
+	uint32_t limit;	      /* FIELD_U32: the highest value, 0 for any; FIELD_NAME, FIELD_MAC: the array's size */
 };
 
 #define KIND(x)                                                                                                        \
@@ -25,6 +26,7 @@ struct field {
 	    uint32_t: FIELD_U32,                                                                                       \
 	    bool: FIELD_BOOL,                                                                                          \
 	    char *: FIELD_NAME,                                                                                        \
+	    uint8_t *: FIELD_MAC,                                                                                      \
 	    struct msg_attr: FIELD_ATTR)
 
 /* Fields have the same name on both sides. S, path: of what struct, and in which part of it. */
@@ -60,14 +62,18 @@ static const struct field attr_fields[] = {
 
 static const struct field join_fields[] = {
     BODY(Join, join, capacity),	      BODY(Join, join, ssd_capacity),	   BODY(Join, join, tomb_tag),
-    BODY(Join, join, kv_ssd_storage), BODY_NAME(Join, join, instance_key),
+    BODY(Join, join, kv_ssd_storage), BODY_NAME(Join, join, instance_key), BODY_NAME(Join, join, address),
 };
 
 static const struct field heartbeat_fields[] = {
-    BODY(Heartbeat, heartbeat, capacity),
-    BODY(Heartbeat, heartbeat, zombie),
-    BODY(Heartbeat, heartbeat, ssd_capacity),
-    BODY(Heartbeat, heartbeat, ssd_used),
+    BODY(Heartbeat, heartbeat, capacity),     BODY(Heartbeat, heartbeat, zombie),
+    BODY(Heartbeat, heartbeat, ssd_capacity), BODY(Heartbeat, heartbeat, ssd_used),
+    BODY(Heartbeat, heartbeat, master_ns),    BODY(Heartbeat, heartbeat, lease_ns),
+};
+
+static const struct field inventory_fields[] = {
+    BODY(Inventory, inventory, page),
+    BODY(Inventory, inventory, end),
 };
 
 static const struct field name_fields[] = {
@@ -134,13 +140,15 @@ static const struct field get_fields[] = {
     BODY(Get, get, get_id),	 BODY(Get, get, alloc),
     BODY(Get, get, bytes),	 BODY(Get, get, total),
     BODY(Get, get, free),	 BODY(Get, get, drop_ssd_source),
-    BODY(Get, get, promoted),
+    BODY(Get, get, promoted),	 BODY(Get, get, source_alloc),
+    BODY(Get, get, source_tag),	 BODY(Get, get, expires_ns),
+    BODY_NAME(Get, get, mac),	 BODY_NAME(Get, get, source_address),
 };
 
 static const struct field revoke_fields[] = {
-    BODY(Revoke, revoke, dir),	     BODY(Revoke, revoke, seq),
-    BODY(Revoke, revoke, id),	     BODY_ENUM(Revoke, revoke, reason, MSG_REVOKE_LOST),
-    BODY_NAME(Revoke, revoke, name),
+    BODY(Revoke, revoke, dir), BODY(Revoke, revoke, seq),
+    BODY(Revoke, revoke, id),  BODY_ENUM(Revoke, revoke, reason, MSG_REVOKE_LOST),
+    BODY(Revoke, revoke, ack), BODY_NAME(Revoke, revoke, name),
 };
 
 static const struct field dirent_fields[] = {
@@ -176,6 +184,7 @@ static const struct map maps[MAPS] = {
     [MAP_PUT] = MAP(put, put_fields, .body = FLUXKV__WIRE__FRAME__BODY_PUT),
     [MAP_GET] = MAP(get, get_fields, .body = FLUXKV__WIRE__FRAME__BODY_GET),
     [MAP_REVOKE] = MAP(revoke, revoke_fields, .body = FLUXKV__WIRE__FRAME__BODY_REVOKE),
+    [MAP_INVENTORY] = MAP(inventory, inventory_fields, .body = FLUXKV__WIRE__FRAME__BODY_INVENTORY),
     [MAP_DIRENT] = MAP(dirent, dirent_fields),
     [MAP_NAMESPACE] = MAP(namespace, namespace_fields),
     [MAP_ATTRIBUTES] = MAP(attr, attr_fields),
@@ -204,6 +213,26 @@ static int read_name(const ProtobufCBinaryData *from, char *name, size_t size)
 	return 0;
 }
 
+static int write_mac(const uint8_t *mac, size_t size, ProtobufCBinaryData *to)
+{
+	bool any = false;
+
+	for (size_t k = 0; k < size && !any; k++)
+		any = mac[k] != 0;
+	/* Packing does not write to it. */
+	*to = (ProtobufCBinaryData){.len = any ? size : 0, .data = (uint8_t *)mac};
+	return 0;
+}
+
+static int read_mac(const ProtobufCBinaryData *from, uint8_t *mac, size_t size)
+{
+	if (from->len && from->len != size)
+		return -EBADMSG;
+	if (from->len)
+		memcpy(mac, from->data, size);
+	return 0;
+}
+
 static bool in_range(const struct field *f, uint32_t v)
 {
 	return !f->limit || v <= f->limit;
@@ -223,6 +252,8 @@ static int write_field(const struct field *f, const void *from, void *to, struct
 		return 0;
 	case FIELD_NAME:
 		return write_name(from, f->limit, to);
+	case FIELD_MAC:
+		return write_mac(from, f->limit, to);
 	default:
 		return map_write(MAP_ATTRIBUTES, from, a, to);
 	}
@@ -244,6 +275,8 @@ static int read_field(const struct field *f, const void *from, void *to)
 		return 0;
 	case FIELD_NAME:
 		return read_name(from, to, f->limit);
+	case FIELD_MAC:
+		return read_mac(from, to, f->limit);
 	default:
 		attr = *(const ProtobufCMessage *const *)from;
 		return attr ? map_read(MAP_ATTRIBUTES, attr, to) : 0;
@@ -315,7 +348,7 @@ static const struct column columns[] = {
 };
 
 #define N_COLUMNS (sizeof(columns) / sizeof(columns[0]))
-#define ITEM_FLAGS (2 * MSG_ITEM_KEEP - 1)
+#define ITEM_FLAGS (2 * MSG_ITEM_LOOSE - 1)
 
 static bool good_item(const struct msg_item *it)
 {

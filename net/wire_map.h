@@ -24,6 +24,7 @@ enum wire_map {
 	MAP_PUT,
 	MAP_GET,
 	MAP_REVOKE,
+	MAP_INVENTORY,
 	MAP_BODIES, /* those before it are bodies: base is the struct msg. Of the others it is the struct itself */
 
 	MAP_DIRENT = MAP_BODIES,

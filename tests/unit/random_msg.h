@@ -102,6 +102,7 @@ static inline void random_join(struct msg *m)
 	m->u.join.tomb_tag = random_number();
 	m->u.join.kv_ssd_storage = random_bool();
 	random_name(m->u.join.instance_key, sizeof(m->u.join.instance_key));
+	random_name(m->u.join.address, sizeof(m->u.join.address));
 }
 
 static inline void random_heartbeat(struct msg *m)
@@ -110,6 +111,14 @@ static inline void random_heartbeat(struct msg *m)
 	m->u.heartbeat.zombie = random_number();
 	m->u.heartbeat.ssd_capacity = random_number();
 	m->u.heartbeat.ssd_used = random_number();
+	m->u.heartbeat.master_ns = random_number();
+	m->u.heartbeat.lease_ns = random_number();
+}
+
+static inline void random_inventory(struct msg *m)
+{
+	m->u.inventory.page = (uint32_t)random_number();
+	m->u.inventory.end = random_bool();
 }
 
 static inline void random_name_body(struct msg *m)
@@ -195,6 +204,12 @@ static inline void random_get(struct msg *m)
 	m->u.get.free = random_number();
 	m->u.get.drop_ssd_source = random_bool();
 	m->u.get.promoted = random_bool();
+	m->u.get.source_alloc = random_number();
+	m->u.get.source_tag = random_number();
+	m->u.get.expires_ns = random_number();
+	for (size_t k = 0; random_bool() && k < sizeof(m->u.get.mac); k++)
+		m->u.get.mac[k] = (uint8_t)random_u64();
+	random_name(m->u.get.source_address, sizeof(m->u.get.source_address));
 }
 
 static inline void random_revoke(struct msg *m)
@@ -203,6 +218,7 @@ static inline void random_revoke(struct msg *m)
 	m->u.revoke.seq = random_number();
 	m->u.revoke.id = random_number();
 	m->u.revoke.reason = random_up_to(MSG_REVOKE_LOST);
+	m->u.revoke.ack = random_bool();
 	random_name(m->u.revoke.name, sizeof(m->u.revoke.name));
 }
 
@@ -236,7 +252,7 @@ static inline void random_items(struct msg *m)
 		    .alloc = zero & 2 ? 0 : random_number(),
 		    .bytes = zero & 4 ? 0 : random_number(),
 		    .block = zero & 8 ? 0 : (uint32_t)random_number(),
-		    .flags = zero & 16 ? 0 : random_up_to(2 * MSG_ITEM_KEEP - 1),
+		    .flags = zero & 16 ? 0 : random_up_to(2 * MSG_ITEM_LOOSE - 1),
 		    .status = zero & 32 ? 0 : -(int32_t)random_up_to(4095),
 		};
 }
@@ -303,6 +319,7 @@ static inline void random_request(struct msg *m)
 		random_blob(m);
 		/* fallthrough */
 	case MSG_PUT_EXTEND:
+	case MSG_PUT_RESUME:
 		random_items(m);
 		/* fallthrough */
 	case MSG_PUT_START:
@@ -319,7 +336,14 @@ static inline void random_request(struct msg *m)
 	case MSG_MEM_EVICT:
 	case MSG_DELETE_ACK:
 	case MSG_ALLOC_FREED:
+	case MSG_HOLD:
+	case MSG_RELEASE:
 		return random_items(m);
+	case MSG_REVOKE_ACK:
+		return random_revoke(m);
+	case MSG_INVENTORY:
+		random_items(m);
+		return random_inventory(m);
 	default:
 		return; /* MSG_LEAVE, MSG_NS_LIST */
 	}
@@ -330,6 +354,8 @@ static inline void random_answer(struct msg *m)
 	switch (m->type) {
 	case MSG_JOIN:
 		return random_join(m);
+	case MSG_HEARTBEAT:
+		return random_heartbeat(m);
 	case MSG_LOOKUP:
 	case MSG_GETATTR:
 	case MSG_SETATTR:
@@ -364,9 +390,12 @@ static inline void random_answer(struct msg *m)
 	case MSG_MEM_EVICT:
 	case MSG_DELETE_ACK:
 	case MSG_ALLOC_FREED:
+	case MSG_INVENTORY:
+	case MSG_HOLD:
+	case MSG_RELEASE:
 		return random_items(m);
 	default:
-		return; /* MSG_HEARTBEAT and others that are only confirmed */
+		return; /* MSG_LEAVE and others that are only confirmed */
 	}
 }
 
