@@ -156,10 +156,15 @@ static bool good_head(const struct auth *a)
 	return a->state == AUTH_WAITS_CONFIRM || !memcmp(a->said + a->n_said, head, n);
 }
 
+size_t auth_lacks(const struct auth *a)
+{
+	return a->state < AUTH_DONE ? awaited_bytes[a->state] - a->n : 0;
+}
+
 /* As much of bytes as the message that is awaited still lacks. 0: it is not whole. */
 static int take_some(struct auth *a, const uint8_t *bytes, size_t len, size_t *ret_used, struct buf *out)
 {
-	size_t n = awaited_bytes[a->state] - a->n;
+	size_t n = auth_lacks(a);
 
 	if (n > len)
 		n = len;

@@ -47,6 +47,7 @@ int auth_key_load(const char *path, struct auth_key *ret, struct errmsg *e);
 /* What a connection is for; the server says what it takes. */
 enum auth_purpose {
 	AUTH_RPC = 1,
+	AUTH_DATA = 2,
 };
 
 enum auth_state {
@@ -81,6 +82,9 @@ void auth_client(struct auth *a, const struct auth_key *key, enum auth_purpose p
  * After an error nothing is to be sent, and the connection is to be closed.
  */
 int auth_take(struct auth *a, const uint8_t *bytes, size_t len, size_t *ret_used, struct buf *out);
+
+/* Bytes that the message which is awaited still lacks. A side that reads no more than that reads none of what follows. */
+size_t auth_lacks(const struct auth *a);
 
 /* Forgets the key. */
 void auth_end(struct auth *a);

@@ -11,8 +11,8 @@
 
 #include "common/clock.h"
 #include "common/list.h"
-#include "net/addr.h"
 #include "net/conn.h"
+#include "net/listen.h"
 
 #define LISTEN_BACKLOG 512
 
@@ -340,16 +340,6 @@ static void set_defaults(struct rpc_server_config *c)
 		c->max_connections = 1u << RPC_SLOT_BITS;
 }
 
-static int read_address(struct rpc_server *s, struct sockaddr_storage *ret, struct errmsg *e)
-{
-	int r = addr_parse_number(s->cfg.listen, ret, e);
-
-	if (!r && !s->cfg.key_file && !addr_is_loopback(ret))
-		r = errmsg_set(e, -EPERM, "listen %s: without cluster_key_file only the loopback may be listened on",
-			       s->cfg.listen);
-	return r < 0 ? r : auth_key_load(s->cfg.key_file, &s->key, e);
-}
-
 static int open_listener(struct rpc_server *s, const struct sockaddr_storage *at, struct errmsg *e)
 {
 	struct sockaddr_storage name;
@@ -430,7 +420,7 @@ int rpc_server_start(const struct rpc_server_config *cfg, struct rpc_server **re
 	list_init(&s->dirty);
 	pthread_mutex_init(&s->lock, NULL);
 	s->peers = calloc(s->cfg.max_connections, sizeof(*s->peers));
-	r = s->peers ? read_address(s, &at, e) : errmsg_set(e, -ENOMEM, "out of memory");
+	r = s->peers ? listen_read(cfg->listen, cfg->key_file, &at, &s->key, e) : errmsg_set(e, -ENOMEM, "out of memory");
 	if (!r)
 		r = run(s, &at, e);
 	if (r < 0) {

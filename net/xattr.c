@@ -6,20 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/le.h"
 #include "net/msg.h"
 
 #define RECORD_HEAD 5
-
-static void put_le32(uint8_t *p, uint32_t v)
-{
-	for (int i = 0; i < 4; i++)
-		p[i] = (uint8_t)(v >> (8 * i));
-}
-
-static uint32_t get_le32(const uint8_t *p)
-{
-	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
 
 int xattr_next(const uint8_t *blob, size_t len, size_t *pos, const char **ret_name, size_t *ret_name_len,
 	       const uint8_t **ret_value, size_t *ret_value_len)

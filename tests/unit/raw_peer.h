@@ -100,7 +100,7 @@ static inline bool raw_ends(int fd, int ms)
 }
 
 /* A client's handshake. */
-static inline bool raw_join(int fd, const struct auth_key *key)
+static inline bool raw_join_for(int fd, const struct auth_key *key, enum auth_purpose purpose)
 {
 	uint8_t challenge[AUTH_CHALLENGE_BYTES], confirm[AUTH_CONFIRM_BYTES];
 	struct buf out = {0};
@@ -108,7 +108,7 @@ static inline bool raw_join(int fd, const struct auth_key *key)
 	size_t used;
 	bool ok;
 
-	auth_client(&a, key, AUTH_RPC);
+	auth_client(&a, key, purpose);
 	ok = raw_read(fd, challenge, sizeof(challenge)) && !auth_take(&a, challenge, sizeof(challenge), &used, &out) &&
 	     raw_write(fd, out.data, out.len) && raw_read(fd, confirm, sizeof(confirm)) &&
 	     auth_take(&a, confirm, sizeof(confirm), &used, &out) == 1;
@@ -116,14 +116,19 @@ static inline bool raw_join(int fd, const struct auth_key *key)
 	return ok;
 }
 
+static inline bool raw_join(int fd, const struct auth_key *key)
+{
+	return raw_join_for(fd, key, AUTH_RPC);
+}
+
 /* A server's, which sends no more than *left bytes, and takes off how many it sent. */
-static inline bool raw_welcome(int fd, const struct auth_key *key, size_t *left)
+static inline bool raw_welcome_for(int fd, const struct auth_key *key, enum auth_purpose purpose, size_t *left)
 {
 	uint8_t proof[AUTH_PROOF_BYTES];
 	struct buf out = {0};
 	struct auth a;
 	size_t used, n;
-	bool ok = !auth_server(&a, key, AUTH_RPC, &out);
+	bool ok = !auth_server(&a, key, purpose, &out);
 
 	for (int k = 0; ok && k < 2; k++) {
 		n = out.len < *left ? out.len : *left;
@@ -136,6 +141,11 @@ static inline bool raw_welcome(int fd, const struct auth_key *key, size_t *left)
 	}
 	buf_free(&out);
 	return ok;
+}
+
+static inline bool raw_welcome(int fd, const struct auth_key *key, size_t *left)
+{
+	return raw_welcome_for(fd, key, AUTH_RPC, left);
 }
 
 /* The next message, of one frame; m is the caller's. */
