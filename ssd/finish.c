@@ -66,13 +66,16 @@ void ssd_finish_op(struct ssd_device *d, struct ssd_op *op)
 static void take_piece(struct ssd_device *d, struct ssd_piece *p)
 {
 	struct ssd_op *op = p->op;
-	uint64_t left = op->len - p->off;
+	uint64_t off = p->off, left = op->len - off;
 	uint64_t n = left < p->len ? left : p->len;
 
 	if (p->scratch)
-		memcpy(op->buf + p->off, p->scratch, n);
-	op->summed = ssd_sum_more(op, op->buf + p->off, n);
+		memcpy(op->buf + off, p->scratch, n);
 	ssd_piece_free(d, p);
+	/* Before the checksum: whoever passes the bytes on need not wait for it, and waits for done all the same. */
+	if (op->ready)
+		op->ready(op->arg, off + n);
+	op->summed = ssd_sum_more(op, op->buf + off, n);
 }
 
 /* Call with the store locked. */

@@ -44,6 +44,7 @@ struct ssd_root {
 
 /* sum: XXH3 of the payload (hash_bytes() with seed 0), where err is 0. */
 typedef void (*ssd_done_fn)(void *arg, int err, uint64_t sum);
+typedef void (*ssd_ready_fn)(void *arg, uint64_t bytes);
 
 /* The strings are copied; io and the arguments must live as long as the store. 0 asks for the default. */
 struct ssd_config {
@@ -128,6 +129,15 @@ void ssd_commit_done(struct ssd_store *s, struct ssd_key key);
  */
 int ssd_read(struct ssd_store *s, struct ssd_key key, void *buf, uint64_t capacity, uint64_t len, ssd_done_fn done,
 	     void *arg);
+
+/*
+ * The same, and ready tells how far it has come: the first `bytes` of the payload are in buf, so that they can go on
+ * to somebody else while the rest is still being read. bytes grows from call to call, up to len; the calls come one
+ * after the other, under the rules of the done functions, and none after done. What is there is not verified yet: only
+ * done(0) says that it is what was written. ready may be NULL.
+ */
+int ssd_read_progress(struct ssd_store *s, struct ssd_key key, void *buf, uint64_t capacity, uint64_t len,
+		      ssd_ready_fn ready, ssd_done_fn done, void *arg);
 
 /* Committed and readable at this moment. */
 bool ssd_has(struct ssd_store *s, struct ssd_key key);

@@ -435,8 +435,8 @@ static int admit_read(struct ssd_store *s, struct ssd_key key, struct ssd_op *op
 	return r;
 }
 
-int ssd_read(struct ssd_store *s, struct ssd_key key, void *buf, uint64_t capacity, uint64_t len, ssd_done_fn done,
-	     void *arg)
+int ssd_read_progress(struct ssd_store *s, struct ssd_key key, void *buf, uint64_t capacity, uint64_t len,
+		      ssd_ready_fn ready, ssd_done_fn done, void *arg)
 {
 	struct ssd_op *op;
 	int r;
@@ -449,12 +449,19 @@ int ssd_read(struct ssd_store *s, struct ssd_key key, void *buf, uint64_t capaci
 	op->buf = buf;
 	op->len = len;
 	op->capacity = capacity;
+	op->ready = ready;
 	pthread_mutex_lock(&s->lock);
 	r = admit_read(s, key, op);
 	pthread_mutex_unlock(&s->lock);
 	if (r < 0)
 		free(op);
 	return r;
+}
+
+int ssd_read(struct ssd_store *s, struct ssd_key key, void *buf, uint64_t capacity, uint64_t len, ssd_done_fn done,
+	     void *arg)
+{
+	return ssd_read_progress(s, key, buf, capacity, len, NULL, done, arg);
 }
 
 bool ssd_has(struct ssd_store *s, struct ssd_key key)

@@ -12,6 +12,7 @@
 
 #include "common/log.h"
 #include "store/config_keys.h"
+#include "store/staging.h"
 
 /* Of what libyaml takes more time for than in proportion (directives, anchors), this much is read in a moment. */
 #define FILE_MAX (64 << 10)
@@ -45,6 +46,7 @@ int config_init(struct config *c)
 	    .ssd_retry = 30 * 1000,
 	    .ssd_io_depth = 128,
 	    .ssd_shards = 4,
+	    .staging_size = STAGING_BOUND_DEFAULT,
 	    .put_deadline = 60 * 1000,
 	    .leg_deadline = 5 * 1000,
 	    .log_level = LOG_LVL_INFO,

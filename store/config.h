@@ -60,6 +60,7 @@ struct config {
 	uint64_t ssd_io_depth;	  /* 128 */
 	uint64_t ssd_shards;	  /* 4 */
 	uint64_t persist_backlog; /* bytes of dirty blocks; default 0: a quarter of dram */
+	uint64_t staging_size;	  /* 64 MiB; bytes of the SSD tier that are on their way to other nodes */
 	uint64_t put_deadline;	  /* 60 s; 5 s at least */
 	uint64_t leg_deadline;	  /* 5 s: a remote or SSD leg of a get */
 	uint64_t log_level;	  /* enum log_level; info */

@@ -47,6 +47,7 @@ const struct config_key config_keys[] = {
     {"ssd_io_depth", NULL, CONFIG_COUNT, FIELD(ssd_io_depth), 1, 4096, false, false, false},
     {"ssd_shards", NULL, CONFIG_COUNT, FIELD(ssd_shards), 1, 64, false, false, false},
     {"persist_backlog", NULL, CONFIG_SIZE, FIELD(persist_backlog), 0, INT64_MAX, false, false, false},
+    {"staging_size", NULL, CONFIG_SIZE, FIELD(staging_size), 0, INT64_MAX, false, false, false},
     {"put_deadline", NULL, CONFIG_TIME, FIELD(put_deadline), 5 * SECOND, DAY, false, false, false},
     {"leg_deadline", NULL, CONFIG_TIME, FIELD(leg_deadline), 100, HOUR, false, false, false},
     {"log_level", NULL, CONFIG_LEVEL, FIELD(log_level), 0, 0, false, true, false},

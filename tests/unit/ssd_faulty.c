@@ -105,6 +105,19 @@ static bool is_held(const struct faulty_dev *d, const struct ssd_io_req *req)
 	return (f->hold & what_is(req)) && (f->held_device < 0 || f->held_device == (int)d->id);
 }
 
+/* Is it the turn of this one? Call with f locked. */
+static bool may_go(const struct faulty_dev *d, const struct ssd_io_req *req)
+{
+	const struct faulty *f = d->f;
+
+	if (!f->allow || !(f->allowed & what_is(req)))
+		return false;
+	for (unsigned i = 0; f->last_first && i < d->n; i++)
+		if (what_is(d->held[i]) == what_is(req) && d->held[i]->off > req->off)
+			return false;
+	return true;
+}
+
 /* Takes those that may go back out of the held ones. Call with f locked. */
 static int let_go(struct faulty_dev *d, struct ssd_io_req **ret, unsigned max)
 {
@@ -115,7 +128,7 @@ static int let_go(struct faulty_dev *d, struct ssd_io_req **ret, unsigned max)
 		struct ssd_io_req *req = d->held[i];
 		bool stay = is_held(d, req);
 
-		if (stay && f->allow && (f->allowed & what_is(req))) {
+		if (stay && may_go(d, req)) {
 			f->allow--;
 			stay = false;
 		}
@@ -193,13 +206,24 @@ void faulty_hold_device(struct faulty *f, unsigned what, int device)
 	pthread_mutex_unlock(&f->lock);
 }
 
-void faulty_release(struct faulty *f, unsigned what)
+static void release(struct faulty *f, unsigned what, bool last_first)
 {
 	pthread_mutex_lock(&f->lock);
 	f->allowed = what;
+	f->last_first = last_first;
 	f->allow++;
 	wake_all(f);
 	pthread_mutex_unlock(&f->lock);
+}
+
+void faulty_release(struct faulty *f, unsigned what)
+{
+	release(f, what, false);
+}
+
+void faulty_release_last(struct faulty *f, unsigned what)
+{
+	release(f, what, true);
 }
 
 void faulty_fail(struct faulty *f, unsigned what, unsigned skip, unsigned count, int error, int device)
@@ -225,16 +249,35 @@ void faulty_shorten(struct faulty *f, unsigned what, unsigned count)
 	pthread_mutex_unlock(&f->lock);
 }
 
-void faulty_wait_held(struct faulty *f, unsigned n)
+static unsigned count_held(struct faulty *f)
 {
 	unsigned held = 0;
 
-	while (held < n) {
+	pthread_mutex_lock(&f->lock);
+	for (unsigned i = 0; i < FAULTY_DEVICES; i++)
+		held += f->devs[i] ? f->devs[i]->n : 0;
+	pthread_mutex_unlock(&f->lock);
+	return held;
+}
+
+void faulty_wait_held(struct faulty *f, unsigned n)
+{
+	while (count_held(f) < n)
 		usleep(1000);
-		held = 0;
-		pthread_mutex_lock(&f->lock);
-		for (unsigned i = 0; i < FAULTY_DEVICES; i++)
-			held += f->devs[i] ? f->devs[i]->n : 0;
-		pthread_mutex_unlock(&f->lock);
-	}
+}
+
+void faulty_wait_let_go(struct faulty *f, unsigned n)
+{
+	while (count_held(f) > n)
+		usleep(1000);
+}
+
+unsigned faulty_reads(struct faulty *f)
+{
+	unsigned reads;
+
+	pthread_mutex_lock(&f->lock);
+	reads = f->reads;
+	pthread_mutex_unlock(&f->lock);
+	return reads;
 }

@@ -7,6 +7,7 @@
 #define TESTS_UNIT_SSD_FAULTY_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "ssd/io.h"
 
@@ -21,6 +22,7 @@ struct faulty {
 	/* lock */
 	unsigned allow;	  /* so many of allowed come back all the same */
 	unsigned allowed; /* enum faulty_what */
+	bool last_first;  /* of these, the one that lies farthest behind */
 	unsigned hold;	  /* enum faulty_what: these do not come back while it is set */
 	int held_device;  /* on this device; -1: on any */
 	unsigned fail;	  /* these get `error`, `count` of them, after `skip` have passed */
@@ -39,12 +41,16 @@ void faulty_init(struct faulty *f, uint64_t seed);
 void faulty_hold(struct faulty *f, unsigned what);
 /* The same for the device opened as the n-th alone. */
 void faulty_hold_device(struct faulty *f, unsigned what, int device);
-/* Lets one of what come back that is held. */
+/* Lets one of what come back that is held: the first that came, or the last of the file. */
 void faulty_release(struct faulty *f, unsigned what);
+void faulty_release_last(struct faulty *f, unsigned what);
 /* The next count of what, after skip of them, fail with error, on the device opened as the n-th (-1: any). */
 void faulty_fail(struct faulty *f, unsigned what, unsigned skip, unsigned count, int error, int device);
 void faulty_shorten(struct faulty *f, unsigned what, unsigned count);
-/* Waits until n requests in all are held back. */
+/* Waits until n requests in all are held back, or no more than n. */
 void faulty_wait_held(struct faulty *f, unsigned n);
+void faulty_wait_let_go(struct faulty *f, unsigned n);
+/* How many reads were asked for. */
+unsigned faulty_reads(struct faulty *f);
 
 #endif

@@ -112,6 +112,7 @@ START_TEST(test_every_key)
 			    "ssd_io_depth: 32\n"
 			    "ssd_shards: 2\n"
 			    "persist_backlog: 256MB\n"
+			    "staging_size: 128MB\n"
 			    "put_deadline: 90\n"
 			    "leg_deadline: 2500ms\n"
 			    "log_level: debug\n") == 0,
@@ -141,6 +142,7 @@ START_TEST(test_every_key)
 	ck_assert_uint_eq(c.ssd_io_depth, 32);
 	ck_assert_uint_eq(c.ssd_shards, 2);
 	ck_assert_uint_eq(c.persist_backlog, 256 << 20);
+	ck_assert_uint_eq(c.staging_size, 128 << 20);
 	ck_assert_uint_eq(c.put_deadline, 90000);
 	ck_assert_uint_eq(c.leg_deadline, 2500);
 	ck_assert_uint_eq(c.log_level, LOG_LVL_DEBUG);

@@ -231,6 +231,10 @@ struct call {
 	uint64_t sum;
 	struct buf buf;
 	uint64_t id;
+	/* of a read that tells its progress */
+	uint64_t told;
+	const unsigned char *at; /* the target and what is to come there, or NULL */
+	struct buf want;
 };
 
 static void call_done(void *arg, int err, uint64_t sum)
@@ -244,6 +248,33 @@ static void call_done(void *arg, int err, uint64_t sum)
 	c->sum = sum;
 	pthread_cond_signal(&c->cond);
 	pthread_mutex_unlock(&c->lock);
+}
+
+static void call_ready(void *arg, uint64_t bytes)
+{
+	struct call *c = arg;
+
+	/* No lock of the store's is held: this would wait for ever. */
+	ssd_has(store, key(c->id));
+	pthread_mutex_lock(&c->lock);
+	ck_assert(!c->ended);
+	ck_assert_uint_gt(bytes, c->told);
+	if (c->at) {
+		ck_assert_uint_le(bytes, c->want.len);
+		ck_assert(!memcmp(c->at + c->told, c->want.p + c->told, bytes - c->told));
+	}
+	c->told = bytes;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static uint64_t call_told(struct call *c)
+{
+	uint64_t told;
+
+	pthread_mutex_lock(&c->lock);
+	told = c->told;
+	pthread_mutex_unlock(&c->lock);
+	return told;
 }
 
 static struct call *call_new(uint64_t id, uint64_t len)
@@ -271,6 +302,8 @@ static bool call_ended(struct call *c)
 static void call_forget(struct call *c)
 {
 	buf_free(&c->buf);
+	if (c->want.p)
+		buf_free(&c->want);
 	free(c);
 }
 
@@ -336,7 +369,7 @@ static struct call *start_read(uint64_t id, uint64_t len, int *ret)
 {
 	struct call *c = call_new(id, len);
 
-	*ret = ssd_read(store, key(id), c->buf.p, c->buf.size, len, call_done, c);
+	*ret = ssd_read_progress(store, key(id), c->buf.p, c->buf.size, len, call_ready, call_done, c);
 	if (*ret) {
 		call_forget(c);
 		return NULL;
@@ -354,6 +387,7 @@ static int get(uint64_t id, uint64_t len)
 	if (!c)
 		return r;
 	if (!call_join(c)) {
+		ck_assert_uint_eq(c->told, len);
 		ck_assert(filled(c->buf.p, len, id));
 		ck_assert_uint_eq(c->sum, hash_bytes(c->buf.p, len, 0));
 	}
@@ -594,6 +628,180 @@ static void flip_media(uint64_t id, uint64_t len)
 	buf_free(&want);
 	buf_free(&have);
 }
+
+/* A read to `off` behind a page's begin, with so much room, of which each byte is looked at when it is said to be
+ * there. */
+static struct call *start_watched(uint64_t id, uint64_t len, unsigned off, uint64_t capacity)
+{
+	struct call *c = call_new(id, off + capacity);
+
+	c->at = c->buf.p + off;
+	c->want = buf_new(len);
+	fill(&c->want, id);
+	ck_assert_int_eq(ssd_read_progress(store, key(id), c->buf.p + off, capacity, len, call_ready, call_done, c), 0);
+	return c;
+}
+
+/* What is told is there: straight, through scratch buffers, and both; whatever the order in which pieces come back. */
+START_TEST(test_progress)
+{
+	faulty.lose_order = 5;
+	open_store();
+	for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		uint64_t len = lengths[i];
+		struct call *c[3];
+
+		put(i, len);
+		c[0] = start_watched(i, len, 0, align_up(len, 4096));
+		c[1] = start_watched(i, len, 3, len);
+		c[2] = start_watched(i, len, 0, len);
+		for (unsigned k = 0; k < 3; k++) {
+			ck_assert_int_eq(call_join(c[k]), 0);
+			ck_assert_uint_eq(c[k]->told, len);
+			ck_assert_uint_eq(c[k]->sum, hash_bytes(c[k]->want.p, len, 0));
+			ck_assert_int_eq(call_wait(c[k]), 0);
+		}
+	}
+}
+END_TEST
+
+/* The parts behind come first, and say nothing; those in front say how far it goes on, long before the end. */
+START_TEST(test_progress_reordered)
+{
+	const uint64_t len = 4 * MIB - 5;
+	struct call *c;
+
+	cfg.shards_per_device = 1;
+	open_store();
+	put(1, len);
+	faulty_hold(&faulty, FAULTY_READ);
+	c = start_watched(1, len, 0, 4 * MIB);
+	faulty_wait_held(&faulty, 4);
+	for (unsigned left = 3; left > 1; left--) {
+		faulty_release_last(&faulty, FAULTY_READ);
+		faulty_wait_let_go(&faulty, left);
+	}
+	usleep(20000);
+	ck_assert_uint_eq(call_told(c), 0);
+	faulty_release_last(&faulty, FAULTY_READ);
+	faulty_wait_let_go(&faulty, 1);
+	usleep(20000);
+	ck_assert_uint_eq(call_told(c), 0);
+	faulty_hold(&faulty, 0);
+	ck_assert_int_eq(call_join(c), 0);
+	ck_assert_uint_eq(c->told, len);
+	call_wait(c);
+}
+END_TEST
+
+START_TEST(test_progress_before_the_end)
+{
+	const uint64_t len = 8 * MIB - 5;
+	struct call *c;
+	unsigned reads;
+
+	cfg.shards_per_device = 1;
+	open_store();
+	put(1, len);
+	reads = faulty_reads(&faulty);
+	faulty_hold(&faulty, FAULTY_READ);
+	c = start_watched(1, len, 0, 8 * MIB);
+	/* One comes back, the next goes out: then the first half is there, and of the other nothing. */
+	for (unsigned i = 1; i <= 4; i++) {
+		faulty_wait_held(&faulty, 4);
+		faulty_release(&faulty, FAULTY_READ);
+		while (faulty_reads(&faulty) < reads + 4 + i)
+			usleep(1000);
+	}
+	while (call_told(c) < 4 * MIB)
+		usleep(1000);
+	usleep(20000);
+	ck_assert_uint_eq(call_told(c), 4 * MIB);
+	ck_assert(!call_ended(c));
+	faulty_hold(&faulty, 0);
+	ck_assert_int_eq(call_join(c), 0);
+	ck_assert_uint_eq(c->told, len);
+	call_wait(c);
+}
+END_TEST
+
+/* The n-th part fails: what was told before holds, and nothing is told any more. */
+START_TEST(test_progress_fails)
+{
+	const uint64_t len = 4 * MIB;
+
+	cfg.shards_per_device = 1;
+	for (unsigned n = 0; n < 4; n++) {
+		struct call *c;
+		uint64_t told;
+
+		open_store();
+		put(n, len);
+		faulty_hold(&faulty, FAULTY_READ);
+		faulty_fail(&faulty, FAULTY_READ, n, 1, -EIO, -1);
+		c = start_watched(n, len, 0, len);
+		faulty_wait_held(&faulty, 4);
+		/* They are held in the order they came, so the bad one is the n-th to go. */
+		for (unsigned i = 0; i < n; i++) {
+			faulty_release(&faulty, FAULTY_READ);
+			faulty_wait_let_go(&faulty, 3 - i);
+		}
+		usleep(20000);
+		told = call_told(c);
+		ck_assert(told % MIB == 0 && told <= n * MIB);
+		faulty_hold(&faulty, 0);
+		ck_assert_int_eq(call_join(c), -EIO);
+		ck_assert_uint_eq(c->told, told);
+		ck_assert_int_eq(call_wait(c), -EIO);
+		store = ssd_store_close(store);
+	}
+}
+END_TEST
+
+static void *release_later(void *arg)
+{
+	usleep(50000);
+	faulty_hold(&faulty, 0);
+	return NULL;
+}
+
+/* What is cancelled in the middle tells no more. */
+START_TEST(test_progress_closing)
+{
+	const uint64_t len = 8 * MIB;
+	struct call *c;
+	pthread_t thread;
+
+	cfg.shards_per_device = 1;
+	open_store();
+	put(1, len);
+	faulty_hold(&faulty, FAULTY_READ);
+	c = start_watched(1, len, 0, len);
+	faulty_wait_held(&faulty, 4);
+	faulty_release(&faulty, FAULTY_READ);
+	ck_assert_int_eq(pthread_create(&thread, NULL, release_later, NULL), 0);
+	store = ssd_store_close(store);
+	pthread_join(thread, NULL);
+	ck_assert(call_ended(c));
+	ck_assert_uint_lt(c->told, len);
+	ck_assert_int_eq(call_wait(c), -ECANCELED);
+}
+END_TEST
+
+/* Told and done are two things: that it is what was written, only the end says. */
+START_TEST(test_progress_of_flipped_bytes)
+{
+	struct call *c = call_new(1, 3 * MIB);
+
+	open_store();
+	put(1, 3 * MIB);
+	flip_media(1, 3 * MIB);
+	ck_assert_int_eq(ssd_read_progress(store, key(1), c->buf.p, 3 * MIB, 3 * MIB, call_ready, call_done, c), 0);
+	ck_assert_int_eq(call_join(c), -EBADMSG);
+	ck_assert_uint_eq(c->told, 3 * MIB);
+	call_wait(c);
+}
+END_TEST
 
 START_TEST(test_flipped_bytes)
 {
@@ -1158,13 +1366,6 @@ START_TEST(test_close_while_failed)
 	store = ssd_store_close(store);
 }
 END_TEST
-
-static void *release_later(void *arg)
-{
-	usleep(50000);
-	faulty_hold(&faulty, 0);
-	return NULL;
-}
 
 START_TEST(test_close_while_busy)
 {
@@ -1741,6 +1942,12 @@ static void add_value_tests(Suite *suite)
 	tcase_add_test(tc, test_padding);
 	tcase_add_test(tc, test_scratch_runs_out);
 	tcase_add_test(tc, test_read_window);
+	tcase_add_test(tc, test_progress);
+	tcase_add_test(tc, test_progress_reordered);
+	tcase_add_test(tc, test_progress_before_the_end);
+	tcase_add_test(tc, test_progress_fails);
+	tcase_add_test(tc, test_progress_of_flipped_bytes);
+	tcase_add_test(tc, test_progress_closing);
 	tcase_add_test(tc, test_known_sum);
 	tcase_add_test(tc, test_flipped_bytes);
 	tcase_add_test(tc, test_overwrite);
