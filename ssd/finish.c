@@ -73,8 +73,8 @@ static void take_piece(struct ssd_device *d, struct ssd_piece *p)
 		memcpy(op->buf + off, p->scratch, n);
 	ssd_piece_free(d, p);
 	/* Before the checksum: whoever passes the bytes on need not wait for it, and waits for done all the same. */
-	if (op->ready)
-		op->ready(op->arg, off + n);
+	if (op->tell)
+		op->tell(op->arg, off + n);
 	op->summed = ssd_sum_more(op, op->buf + off, n);
 }
 

@@ -67,12 +67,12 @@ struct ssd_op {
 	int err;
 	unsigned char *buf;
 	uint64_t len, alen, capacity;
-	uint64_t charge;    /* what of the backlog it accounts for; device->lock */
-	uint64_t from, to;  /* file offset of the bytes; to: of the copy of a move */
-	uint64_t next;	    /* first byte for which no piece has been made */
-	uint64_t hashed;    /* sum */
-	uint64_t sum;	    /* sum */
-	ssd_ready_fn ready; /* of a read; or NULL */
+	uint64_t charge;   /* what of the backlog it accounts for; device->lock */
+	uint64_t from, to; /* file offset of the bytes; to: of the copy of a move */
+	uint64_t next;	   /* first byte for which no piece has been made */
+	uint64_t hashed;   /* sum */
+	uint64_t sum;	   /* sum */
+	ssd_ready_fn tell; /* of a read; or NULL */
 	ssd_done_fn done;
 	void *arg;
 };

@@ -449,7 +449,7 @@ int ssd_read_progress(struct ssd_store *s, struct ssd_key key, void *buf, uint64
 	op->buf = buf;
 	op->len = len;
 	op->capacity = capacity;
-	op->ready = ready;
+	op->tell = ready;
 	pthread_mutex_lock(&s->lock);
 	r = admit_read(s, key, op);
 	pthread_mutex_unlock(&s->lock);
