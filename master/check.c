@@ -22,7 +22,7 @@ struct check {
 	char *why;
 	size_t why_len;
 	bool bad;
-	uint64_t *used, *reserved; /* by node */
+	uint64_t *used, *reserved, *sources; /* by node */
 	uint64_t objects, dirs, orphans, live_bytes, orphan_bytes, xattr_inodes, expiring;
 };
 
@@ -221,8 +221,10 @@ static void check_grants(struct check *k)
 	{
 		const struct get *g = container_of(pos, struct get, fifo);
 
-		EXPECT(k, member_live(c, g->node), "get of a node that is gone");
+		EXPECT(k, member_live(c, g->node) && member_live(c, g->source_node),
+		       "get of, or from, a node that is gone");
 		k->reserved[g->node] += g->bytes;
+		k->sources[g->source_node] += g->source_node != g->node;
 		n++;
 	}
 	EXPECT(k, n == c->gets.used && n == c->gets_by_id.count && n == c->gets_by_block.count, "gets leaked");
@@ -249,6 +251,8 @@ static void check_ledgers(struct check *k)
 		       "node %u: ledger says %llu + %llu, it has %llu + %llu", n, (unsigned long long)mem->used,
 		       (unsigned long long)mem->reserved, (unsigned long long)k->used[n],
 		       (unsigned long long)k->reserved[n]);
+		EXPECT(k, mem->sources == k->sources[n], "node %u: is a source %u times, not %llu", n, mem->sources,
+		       (unsigned long long)k->sources[n]);
 	}
 }
 
@@ -258,9 +262,11 @@ int core_check(struct core *c, char *why, size_t why_len)
 
 	k.used = calloc(c->n_members + 1u, sizeof(*k.used));
 	k.reserved = calloc(c->n_members + 1u, sizeof(*k.reserved));
-	if (!k.used || !k.reserved) {
+	k.sources = calloc(c->n_members + 1u, sizeof(*k.sources));
+	if (!k.used || !k.reserved || !k.sources) {
 		free(k.used);
 		free(k.reserved);
+		free(k.sources);
 		return -ENOMEM;
 	}
 	check_inodes(&k);
@@ -273,5 +279,6 @@ int core_check(struct core *c, char *why, size_t why_len)
 	}
 	free(k.used);
 	free(k.reserved);
+	free(k.sources);
 	return k.bad ? -EUCLEAN : 0;
 }

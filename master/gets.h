@@ -16,7 +16,7 @@ int op_get_revoke(struct core *c, struct msg *m);
 
 /* Whether a get reads the node's memory copy of the block. */
 bool gets_read_memory(const struct core *c, uint64_t put_id, uint32_t block, uint32_t node);
-/* The node's gets end, and their grants with them. */
+/* The gets of the node, and those that it is the source of, end, and their grants with them. */
 void gets_gone(struct core *c, uint32_t node);
 /* Those that have run for too long end. Returns the nanoseconds until the next could. */
 uint64_t gets_tick(struct core *c);

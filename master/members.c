@@ -60,6 +60,7 @@ void members_fini(struct core *c)
 		recent_free(mem->recent);
 		free(mem->drops);
 		free(mem->key);
+		free(mem->address);
 		free(mem);
 	}
 	free(c->members);
@@ -196,6 +197,7 @@ static int join_check(const struct core *c, const struct msg *m)
 	size_t len = strnlen(m->u.join.instance_key, sizeof(m->u.join.instance_key));
 
 	if (!len || len == sizeof(m->u.join.instance_key) || !m->node || m->node > NODE_MAX ||
+	    strnlen(m->u.join.address, sizeof(m->u.join.address)) == sizeof(m->u.join.address) ||
 	    m->u.join.capacity > CAPACITY_MAX || m->u.join.ssd_capacity > CAPACITY_MAX)
 		return -EINVAL;
 	return member_live(c, m->node) || key_is_live(c, m->u.join.instance_key) ? -EBUSY : 0;
@@ -214,11 +216,28 @@ void member_record(const struct member *mem, struct write_rec *rec)
 	};
 }
 
+/* Who it is, and where others find it. 0, -ENOMEM with nothing changed. */
+static int set_name(struct member *mem, const struct msg *m)
+{
+	const char *at = m->u.join.address;
+	char *key = strdup(m->u.join.instance_key), *address = *at ? strdup(at) : NULL;
+
+	if (!key || (*at && !address)) {
+		free(key);
+		free(address);
+		return -ENOMEM;
+	}
+	free(mem->key);
+	free(mem->address);
+	mem->key = key;
+	mem->address = address;
+	return 0;
+}
+
 int op_join(struct core *c, struct msg *m)
 {
 	struct write_rec rec;
 	struct member *mem;
-	char *key;
 	int r = join_check(c, m);
 
 	if (r < 0)
@@ -226,11 +245,8 @@ int op_join(struct core *c, struct msg *m)
 	mem = member_make(c, m->node);
 	if (!mem || (mem->loaded && member_gone(c, mem) < 0) || step_room(c, 1, sizeof(m->u.join.instance_key)) < 0)
 		return -ENOMEM;
-	key = strdup(m->u.join.instance_key);
-	if (!key)
+	if (set_name(mem, m) < 0)
 		return -ENOMEM;
-	free(mem->key);
-	mem->key = key;
 	/* From here on whatever still comes from an earlier incarnation is stale. */
 	mem->live = true;
 	mem->tomb_tag = step_id(c);
@@ -254,6 +270,8 @@ int op_heartbeat(struct core *c, struct msg *m)
 	mem->zombie = m->u.heartbeat.zombie;
 	mem->ssd_capacity = m->u.heartbeat.ssd_capacity;
 	mem->ssd_used = m->u.heartbeat.ssd_used;
+	m->u.heartbeat.master_ns = c->now_ns;
+	m->u.heartbeat.lease_ns = UINT64_MAX;
 	return 0;
 }
 

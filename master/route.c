@@ -51,6 +51,11 @@ static uint32_t route_index(const struct route *r, uint32_t block, uint32_t node
 	return lo;
 }
 
+uint32_t route_block(const struct inode *i, uint32_t block)
+{
+	return i->flags & INODE_MULTI ? route_index(i->route, block, 0) : 0;
+}
+
 static bool route_find(const struct inode *i, uint32_t block, uint32_t node, struct replica *ret)
 {
 	uint32_t pos = 0;
@@ -76,7 +81,7 @@ uint64_t route_alloc(const struct inode *i, uint32_t block, uint32_t node)
 
 uint8_t route_other(const struct inode *i, uint32_t block, uint32_t node, uint8_t tier, uint32_t *ret_node)
 {
-	uint32_t pos = i->flags & INODE_MULTI ? route_index(i->route, block, 0) : 0;
+	uint32_t pos = route_block(i, block);
 	struct replica rep;
 
 	while (route_next(i, &pos, &rep) && rep.block == block) {

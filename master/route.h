@@ -13,6 +13,8 @@
 
 /* The next replica behind *pos (start with 0). */
 bool route_next(const struct inode *i, uint32_t *pos, struct replica *ret);
+/* Where to start for the replicas of that block: they come in a row. */
+uint32_t route_block(const struct inode *i, uint32_t block);
 /* The tiers that the node has the block on; 0: none. */
 uint8_t route_tiers(const struct inode *i, uint32_t block, uint32_t node);
 uint64_t route_alloc(const struct inode *i, uint32_t block, uint32_t node);

@@ -148,6 +148,15 @@ struct get {
 	uint8_t source; /* enum msg_source */
 };
 
+/* A source elsewhere that has failed one who wanted a block. */
+struct failed {
+	uint64_t put_id, until_ns;
+	uint32_t block;
+	uint16_t node, source;
+};
+
+#define FAILED_MAX 256u /* of them are remembered; a power of two */
+
 /* An allocation without a replica, until its file is unlinked. */
 struct loose {
 	uint64_t alloc, put_id, bytes;
@@ -178,7 +187,8 @@ struct recent;
 
 struct member {
 	uint32_t node;
-	char *key; /* the instance key */
+	char *key;     /* the instance key */
+	char *address; /* where others get its blocks; NULL: nowhere */
 	uint64_t tomb_tag;
 	bool live, ssd;
 	bool loaded;	 /* the catalogue gave it replicas, of an incarnation that is over */
@@ -186,6 +196,8 @@ struct member {
 	uint64_t capacity, zombie, used, reserved;
 	uint64_t ssd_capacity, ssd_used;
 	uint64_t sign_ns;
+	uint64_t picked;    /* core.picks when it was chosen last as a source for another */
+	uint32_t sources;   /* gets of others that it is the source of */
 	struct drop *drops; /* to be told in this step */
 	size_t n_drops, cap_drops;
 	struct recent *recent;
@@ -213,6 +225,8 @@ struct core {
 	    loose_by_put, xattrs_by_id;
 	uint32_t root; /* inode */
 	struct list tickets_fifo, gets_fifo, dirty;
+	struct failed failed[FAILED_MAX]; /* by hash: what falls on another takes its place */
+	uint64_t picks;
 	uint64_t dirty_ns;		   /* when the dirty list was written last */
 	uint32_t orphan_head, orphan_tail; /* oldest drop first */
 	bool drops_lost;		   /* some MSG_DROP could not be made: tell all orphans again */

@@ -120,15 +120,21 @@ enum msg_type {
 
 	/*
 	 * Get, of current versions and orphans. MSG_SOURCE_MEM_LOCAL plans nothing (get_id 0): the block is there, as
-	 * u.get.alloc. Else a target is granted; a get that is not ended within 60 s loses it (-ESTALE). A target that
-	 * is not promoted stays charged until MSG_ALLOC_FREED, or the version's MSG_DELETE_ACK.
+	 * u.get.alloc. Else a target is granted; a get that is not ended within 60 s loses it (-ESTALE), and so does
+	 * one whose source dies. A target that is not promoted stays charged until MSG_ALLOC_FREED, or the version's
+	 * MSG_DELETE_ACK.
+	 *
+	 * A node that has no address is no source for others. A plan with a source elsewhere is for u.get.len bytes,
+	 * the whole block. Where that source fails, the sender says MSG_GET_REVOKE and asks again: for a few seconds it
+	 * is then sent there only if there is no other.
 	 */
 	MSG_GET_START,	/* in: u.get (put_id, block). out: the plan in u.get; -ENOENT, -ENOSPC (with u.get.total, .free)
 			 */
 	MSG_GET_DONE,	/* in: u.get.get_id. out: u.get.promoted (else the target is temporary) */
 	MSG_GET_REVOKE, /* in: u.get (get_id, put_id, block, drop_ssd_source: that SSD replica is none). If the object
 			   is gone with it, every holder of a lease is told by MSG_NAME_REVOKE, the sender too. Where
-			   the get itself is over, it is the sender's own SSD replica that is meant */
+			   the get itself is over, it is the sender's own SSD replica that is meant, and none if
+			   u.get.source is another's */
 
 	/*
 	 * Replicas: node to master. Items have a status each: 0, -ENOENT (no such version, or no such replica here),
@@ -326,10 +332,11 @@ struct msg {
 		struct {
 			uint64_t put_id;
 			uint32_t block;
-			uint32_t source; /* answer: enum msg_source */
+			uint32_t source; /* answer: enum msg_source; GET_REVOKE: that of the answer, 0: not said */
 			uint32_t source_node;
 			uint64_t get_id;
-			uint64_t alloc, bytes; /* answer: the target */
+			uint64_t alloc, bytes; /* answer: the target, and what it is charged with: whole pages */
+			uint64_t len;	       /* answer: the block's exact length, as the master knows it */
 			uint64_t total, free;  /* with -ENOSPC */
 			bool drop_ssd_source;
 			bool promoted;

@@ -143,6 +143,7 @@ static const struct field get_fields[] = {
     BODY(Get, get, promoted),	 BODY(Get, get, source_alloc),
     BODY(Get, get, source_tag),	 BODY(Get, get, expires_ns),
     BODY_NAME(Get, get, mac),	 BODY_NAME(Get, get, source_address),
+    BODY(Get, get, len),
 };
 
 static const struct field revoke_fields[] = {

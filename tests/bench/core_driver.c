@@ -57,6 +57,7 @@ static int join(struct core_driver *d, uint32_t node)
 	if (m) {
 		m->u.join.capacity = 1ull << 50;
 		snprintf(m->u.join.instance_key, sizeof(m->u.join.instance_key), "node%u", node);
+		snprintf(m->u.join.address, sizeof(m->u.join.address), "node%u:7000", node);
 	}
 	r = core_driver_call(d, node, m, &answer, NULL);
 	if (r == 0)

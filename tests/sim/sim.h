@@ -42,6 +42,8 @@
 #define M_TICKETS 64u
 #define M_GETS 64u
 #define M_LOOSE 256u
+#define M_FAILED 256u /* as many as the core */
+#define SIM_FAILED_NS (5 * NS_PER_SEC)
 
 struct m_name {
 	uint64_t dir, id; /* dir 0: unused */
@@ -76,6 +78,12 @@ struct m_get {
 	uint32_t node, block, source_node, source;
 };
 
+/* A source that failed; in the core's slots, for one takes the place of another there, too. */
+struct m_failed {
+	uint64_t put, until;
+	uint32_t node, block, source;
+};
+
 struct m_loose {
 	uint64_t alloc, bytes, put; /* alloc 0: unused */
 	uint32_t node;
@@ -92,6 +100,7 @@ struct model {
 	struct m_ticket tickets[M_TICKETS];
 	struct m_get gets[M_GETS];
 	struct m_loose loose[M_LOOSE];
+	struct m_failed failed[M_FAILED];
 	struct m_member members[SIM_NODES + 1];
 	uint64_t last_put; /* the highest put_id so far */
 };
@@ -142,7 +151,7 @@ struct n_file {
 struct n_ssd {
 	uint64_t owner, storage; /* owner: ticket or version; 0: unused */
 	uint32_t block;
-	bool committed, private;
+	bool committed, private, lost; /* lost: a reader elsewhere has found it bad, and says so */
 };
 
 enum op_kind {
@@ -173,7 +182,7 @@ struct op {
 	bool spill[SIM_BLOCKS];
 	/* others */
 	uint64_t put_id, get_id, alloc;
-	uint32_t block;
+	uint32_t block, node; /* node: the source of a get; flags then tell of what kind */
 };
 
 struct n_cached {

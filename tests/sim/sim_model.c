@@ -4,10 +4,12 @@
  * what the core must hold afterwards; ids are the core's to draw, but they must be new.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/hash.h"
 #include "tests/sim/sim.h"
 
 /* ---- looking ----------------------------------------------------------------------------------------------- */
@@ -294,8 +296,10 @@ static void member_gone(struct sim *s, uint32_t node)
 		if (s->model.tickets[k].node == node)
 			s->model.tickets[k].id = 0;
 	for (unsigned k = 0; k < M_GETS; k++)
-		if (s->model.gets[k].node == node)
+		if (s->model.gets[k].id && (s->model.gets[k].node == node || s->model.gets[k].source_node == node)) {
+			remember_late(s, s->model.gets[k].alloc);
 			s->model.gets[k].id = 0;
+		}
 	free_loose(s, node, 0, 0);
 	for (unsigned k = 0; k < M_VERSIONS; k++) {
 		struct m_version *v = &s->model.versions[k];
@@ -673,21 +677,62 @@ static void put_end(struct sim *s, const struct msg *req, const struct msg *ans)
 		t->sign = s->now;
 }
 
-static uint32_t best_source(const struct m_version *v, uint32_t b, uint32_t node)
+static struct m_failed *failed_slot(struct sim *s, uint64_t put, uint32_t block, uint32_t node)
 {
-	uint32_t mem = 0, ssd = 0;
+	return &s->model.failed[hash_u64(put + ((uint64_t)block << 40) + ((uint64_t)node << 24)) & (M_FAILED - 1)];
+}
+
+static bool is_failed(struct sim *s, const struct m_version *v, uint32_t b, uint32_t node, uint32_t source)
+{
+	const struct m_failed *f = failed_slot(s, v->id, b, node);
+
+	return f->put == v->id && f->block == b && f->node == node && f->source == source && s->now < f->until;
+}
+
+static uint32_t best_source(struct sim *s, const struct m_version *v, uint32_t b, uint32_t node, bool failed)
+{
+	uint32_t mem = 0, ssd = 0, best;
 
 	if (v->r[node][b].alloc)
 		return MSG_SOURCE_MEM_LOCAL;
 	for (uint32_t n = 1; n <= SIM_NODES; n++) {
-		mem |= n != node && v->r[n][b].alloc;
-		ssd |= n != node && v->r[n][b].ssd;
+		if (n == node || (!failed && is_failed(s, v, b, node, n)))
+			continue;
+		mem |= v->r[n][b].alloc != 0;
+		ssd |= v->r[n][b].ssd;
 	}
 	if (mem)
-		return MSG_SOURCE_MEM_REMOTE;
-	if (v->r[node][b].ssd)
-		return MSG_SOURCE_SSD_LOCAL;
-	return ssd ? MSG_SOURCE_SSD_REMOTE : MSG_SOURCE_NONE;
+		best = MSG_SOURCE_MEM_REMOTE;
+	else if (v->r[node][b].ssd)
+		best = MSG_SOURCE_SSD_LOCAL;
+	else
+		best = ssd ? MSG_SOURCE_SSD_REMOTE : MSG_SOURCE_NONE;
+	return best == MSG_SOURCE_NONE && !failed ? best_source(s, v, b, node, true) : best;
+}
+
+static bool is_remote(uint32_t source)
+{
+	return source == MSG_SOURCE_MEM_REMOTE || source == MSG_SOURCE_SSD_REMOTE;
+}
+
+/* What the source will be shown must be true of it, and it must be the one that failed last only for want of another.
+ */
+static void check_plan(struct sim *s, const struct m_version *v, const struct msg *ans)
+{
+	uint32_t n = ans->u.get.source_node, b = ans->u.get.block;
+	bool mem = ans->u.get.source == MSG_SOURCE_MEM_REMOTE;
+	char address[32];
+
+	if (!is_remote(ans->u.get.source))
+		return;
+	snprintf(address, sizeof(address), "node%u:7000", n);
+	if (ans->u.get.source_tag != s->model.members[n].tag || !s->model.members[n].live ||
+	    strcmp(ans->u.get.source_address, address) || ans->u.get.source_alloc != (mem ? v->r[n][b].alloc : 0) ||
+	    ans->u.get.len != len_of(v, b) || ans->u.get.expires_ns != s->now + SIM_GET_DEADLINE)
+		sim_fail(s, "GetStart: the plan for node %u, block %u of %llu", n, b, (unsigned long long)v->id);
+	for (uint32_t o = 1; is_failed(s, v, b, ans->node, n) && o <= SIM_NODES; o++)
+		if (o != n && (o == ans->node ? v->r[o][b].ssd : v->r[o][b].alloc || v->r[o][b].ssd))
+			sim_fail(s, "GetStart: node %u again, though node %u has it", n, o);
 }
 
 /* Where the plan sends the reader, the bytes must be: in the node's own books, not only in the master's. */
@@ -713,7 +758,7 @@ static void get_start(struct sim *s, const struct msg *req, const struct msg *an
 
 	if (v && b >= v->blocks)
 		r = -EINVAL;
-	source = r ? MSG_SOURCE_NONE : best_source(v, b, req->node);
+	source = r ? MSG_SOURCE_NONE : best_source(s, v, b, req->node, false);
 	if (!r && source == MSG_SOURCE_NONE)
 		r = -ENOENT;
 	if (!r && source != MSG_SOURCE_MEM_LOCAL && pages(len_of(v, b)) > room(s, req->node))
@@ -726,6 +771,7 @@ static void get_start(struct sim *s, const struct msg *req, const struct msg *an
 	if (ans->u.get.source != source)
 		sim_fail(s, "GetStart: source %u, not %u", ans->u.get.source, source);
 	check_source(s, v, ans);
+	check_plan(s, v, ans);
 	if (source == MSG_SOURCE_MEM_LOCAL)
 		return;
 	model_new_id(s, ans->u.get.get_id, "get_id");
@@ -779,7 +825,7 @@ static void get_revoke(struct sim *s, const struct msg *req, const struct msg *a
 	struct m_version *v = g ? model_version(s, g->put) : NULL;
 	bool ssd = g && (g->source == MSG_SOURCE_SSD_LOCAL || g->source == MSG_SOURCE_SSD_REMOTE);
 
-	if (!g && req->u.get.drop_ssd_source) {
+	if (!g && req->u.get.drop_ssd_source && !is_remote(req->u.get.source)) {
 		v = model_version(s, req->u.get.put_id);
 		if (expect(s, ans, v && v->r[req->node][req->u.get.block].ssd ? 0 : -ESTALE)) {
 			v->r[req->node][req->u.get.block].ssd = false;
@@ -790,6 +836,9 @@ static void get_revoke(struct sim *s, const struct msg *req, const struct msg *a
 	if (!expect(s, ans, g ? 0 : -ESTALE))
 		return;
 	g->id = 0;
+	if (is_remote(g->source))
+		*failed_slot(s, g->put, g->block, g->node) =
+		    (struct m_failed){g->put, s->now + SIM_FAILED_NS, g->node, g->block, g->source_node};
 	if (!req->u.get.drop_ssd_source || !ssd || !v || !v->r[g->source_node][g->block].ssd)
 		return;
 	v->r[g->source_node][g->block].ssd = false;

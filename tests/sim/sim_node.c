@@ -191,6 +191,7 @@ static void begin_join(struct sim *s, struct node *n)
 	m->u.join.capacity = SIM_CAPACITY;
 	m->u.join.kv_ssd_storage = n->ssd;
 	snprintf(m->u.join.instance_key, sizeof(m->u.join.instance_key), "node%u", n->number);
+	snprintf(m->u.join.address, sizeof(m->u.join.address), "node%u:7000", n->number);
 	post(s, op);
 }
 
@@ -512,6 +513,18 @@ static void begin_get(struct sim *s, struct node *n)
 	post(s, op);
 }
 
+static bool source_lost(struct sim *s, struct node *n, const struct op *op)
+{
+	struct node *source = &s->nodes[op->node];
+	struct n_ssd *e = sim_chance(s, 50) ? ring_find(source, op->put_id, op->block) : NULL;
+
+	if (!e || source == n || busy_with(source, op->put_id))
+		return false;
+	sim_log(s, "node %u has lost block %u of %llu", op->node, op->block, (unsigned long long)op->put_id);
+	e->lost = true;
+	return true;
+}
+
 static void get_go_on(struct sim *s, struct node *n, struct op *op)
 {
 	bool give_up = sim_chance(s, 25);
@@ -525,6 +538,10 @@ static void get_go_on(struct sim *s, struct node *n, struct op *op)
 	m->u.get.get_id = op->get_id;
 	m->u.get.put_id = op->put_id;
 	m->u.get.block = op->block;
+	m->u.get.source = give_up ? op->flags : 0;
+	/* An SSD elsewhere has lost it, and says so. */
+	if (give_up && op->flags == MSG_SOURCE_SSD_REMOTE)
+		m->u.get.drop_ssd_source = source_lost(s, n, op);
 	if (give_up && op->step == 2) {
 		struct n_ssd *e = ring_find(n, op->put_id, op->block);
 
@@ -544,6 +561,8 @@ static void get_answer(struct sim *s, struct node *n, struct op *op, const struc
 	if (ans->type == MSG_GET_START && !ans->status && ans->u.get.get_id) {
 		op->get_id = ans->u.get.get_id;
 		op->alloc = ans->u.get.alloc;
+		op->flags = ans->u.get.source;
+		op->node = ans->u.get.source_node;
 		op->step = ans->u.get.source == MSG_SOURCE_SSD_LOCAL ? 2 : 1;
 		f = file_new(s, n);
 		*f = (struct n_file){.state = FILE_TARGET,

@@ -8,6 +8,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -143,6 +144,7 @@ static inline int rig_join(struct rig *rg, uint32_t node, uint64_t capacity, boo
 	m->u.join.ssd_capacity = ssd ? capacity * 4 : 0;
 	m->u.join.kv_ssd_storage = ssd;
 	m->u.join.instance_key[0] = (char)('a' + node);
+	snprintf(m->u.join.address, sizeof(m->u.join.address), "node%u:7000", node);
 	r = rig_send(rg, node, m);
 	if (!r)
 		rg->tags[node] = rg->answer->u.join.tomb_tag;

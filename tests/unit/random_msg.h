@@ -200,6 +200,7 @@ static inline void random_get(struct msg *m)
 	m->u.get.get_id = random_number();
 	m->u.get.alloc = random_number();
 	m->u.get.bytes = random_number();
+	m->u.get.len = random_number();
 	m->u.get.total = random_number();
 	m->u.get.free = random_number();
 	m->u.get.drop_ssd_source = random_bool();

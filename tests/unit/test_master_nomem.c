@@ -91,6 +91,7 @@ static struct msg *join(uint32_t n)
 	m->u.join.capacity = 64 * MIB;
 	m->u.join.kv_ssd_storage = true;
 	m->u.join.instance_key[0] = (char)('a' + n);
+	rig_name(m->u.join.address, sizeof(m->u.join.address), "somewhere:7000");
 	return m;
 }
 

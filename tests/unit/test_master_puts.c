@@ -765,6 +765,171 @@ START_TEST(a_second_node_gets_and_loses)
 }
 END_TEST
 
+static uint64_t get_from(uint32_t node, uint64_t id, uint32_t source)
+{
+	ck_assert_int_eq(rig_get(&rg, node, id, 0), 0);
+	ck_assert_uint_eq(rg.answer->u.get.source, source);
+	return rg.answer->u.get.get_id;
+}
+
+static void get_there(uint32_t node, uint64_t id)
+{
+	uint64_t get = get_from(node, id, MSG_SOURCE_MEM_REMOTE);
+
+	ck_assert_int_eq(rig_get_end(&rg, node, MSG_GET_DONE, get, false), 0);
+	ck_assert(rg.answer->u.get.promoted);
+}
+
+START_TEST(a_plan_tells_what_the_source_is_shown)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 5000), alloc = rig_put(&rg, 1, dir, "y", 5000);
+
+	ck_assert_int_eq(rig_get(&rg, 1, id, 0), 0);
+	alloc = rg.answer->u.get.alloc;
+	ck_assert_uint_eq(rg.answer->u.get.source_tag, 0);
+	ck_assert_int_eq(rig_join(&rg, 2, CAPACITY, true), 0);
+	get_from(2, id, MSG_SOURCE_MEM_REMOTE);
+	ck_assert_uint_eq(rg.answer->u.get.source_node, 1);
+	ck_assert_uint_eq(rg.answer->u.get.source_tag, rg.tags[1]);
+	ck_assert_uint_eq(rg.answer->u.get.source_alloc, alloc);
+	ck_assert_str_eq(rg.answer->u.get.source_address, "node1:7000");
+	ck_assert_uint_eq(rg.answer->u.get.len, 5000);
+	ck_assert_uint_eq(rg.answer->u.get.bytes, 8192);
+	ck_assert_uint_eq(rg.answer->u.get.expires_ns, rg.now + 60 * NS_PER_SEC);
+	/* from its SSD there is no allocation to show */
+	ck_assert_int_eq(rig_get_end(&rg, 2, MSG_GET_REVOKE, rg.answer->u.get.get_id, false), 0);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_SSD_COMMIT, id, 0, 0), 0);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, id, 0, 0), 0);
+	get_from(2, id, MSG_SOURCE_SSD_REMOTE);
+	ck_assert_uint_eq(rg.answer->u.get.source_alloc, 0);
+	ck_assert_uint_eq(rg.answer->u.get.source_tag, rg.tags[1]);
+}
+END_TEST
+
+START_TEST(a_node_without_an_address_is_no_source)
+{
+	struct msg *m = msg_new(MSG_JOIN);
+	uint64_t id;
+
+	m->u.join.capacity = CAPACITY;
+	m->u.join.instance_key[0] = 'z';
+	ck_assert_int_eq(rig_send(&rg, 2, m), 0);
+	rg.tags[2] = rg.answer->u.join.tomb_tag;
+	id = rig_put(&rg, 2, dir, "x", 5000);
+	ck_assert_int_eq(rig_get(&rg, 1, id, 0), -ENOENT);
+	ck_assert_int_eq(rig_get(&rg, 2, id, 0), 0);
+	ck_assert_uint_eq(rg.answer->u.get.source, MSG_SOURCE_MEM_LOCAL);
+}
+END_TEST
+
+START_TEST(sources_take_turns)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 5000), other = rig_put(&rg, 1, dir, "y", 5000);
+	unsigned of[RIG_NODES + 1] = {0};
+
+	for (uint32_t n = 2; n <= 4; n++)
+		ck_assert_int_eq(rig_join(&rg, n, CAPACITY, true), 0);
+	get_there(2, id);
+	get_there(3, id);
+	/* those that have nothing to do take turns */
+	for (unsigned k = 0; k < 6; k++) {
+		uint64_t get = get_from(4, id, MSG_SOURCE_MEM_REMOTE), alloc = rg.answer->u.get.alloc;
+
+		of[rg.answer->u.get.source_node]++;
+		ck_assert_int_eq(rig_get_end(&rg, 4, MSG_GET_DONE, get, false), 0);
+		ck_assert_int_eq(rig_item(&rg, 4, MSG_MEM_EVICT, id, 0, 0), 0);
+		ck_assert_int_eq(rig_freed(&rg, 4, alloc), 0);
+	}
+	ck_assert(of[1] == 2 && of[2] == 2 && of[3] == 2);
+	/* and one that has something to do has a rest, whatever it is */
+	get_from(2, other, MSG_SOURCE_MEM_REMOTE);
+	ck_assert_uint_eq(rg.answer->u.get.source_node, 1);
+	get_from(3, other, MSG_SOURCE_MEM_REMOTE);
+	for (unsigned k = 0; k < 4; k++) {
+		get_from(4, id, MSG_SOURCE_MEM_REMOTE);
+		ck_assert_uint_ne(rg.answer->u.get.source_node, 1);
+	}
+}
+END_TEST
+
+START_TEST(a_source_that_failed_is_not_asked_first)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 5000), get;
+	uint32_t first, second;
+
+	for (uint32_t n = 2; n <= 4; n++)
+		ck_assert_int_eq(rig_join(&rg, n, CAPACITY, true), 0);
+	get_there(2, id);
+	get = get_from(4, id, MSG_SOURCE_MEM_REMOTE);
+	first = rg.answer->u.get.source_node;
+	/* the other one has much to do, and is asked all the same */
+	second = 3 - first;
+	for (unsigned k = 0; k < 4; k++)
+		get_from(3, id, MSG_SOURCE_MEM_REMOTE);
+	ck_assert_int_eq(rig_get_end(&rg, 4, MSG_GET_REVOKE, get, false), 0);
+	for (unsigned k = 0; k < 5; k++) {
+		get_from(4, id, MSG_SOURCE_MEM_REMOTE);
+		ck_assert_uint_eq(rg.answer->u.get.source_node, second);
+	}
+	/* without another it is asked again; and a few seconds later it is as good as any */
+	ck_assert_int_eq(rig_simple(&rg, second, MSG_LEAVE), 0);
+	get_from(4, id, MSG_SOURCE_MEM_REMOTE);
+	ck_assert_uint_eq(rg.answer->u.get.source_node, first);
+}
+END_TEST
+
+START_TEST(a_bad_copy_elsewhere_is_none)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 5000), get;
+	struct msg *m;
+
+	ck_assert_int_eq(rig_join(&rg, 2, CAPACITY, true), 0);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_SSD_COMMIT, id, 0, 0), 0);
+	get_there(2, id);
+	ck_assert_int_eq(rig_item(&rg, 2, MSG_SSD_COMMIT, id, 0, 0), 0);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, id, 0, 0), 0);
+	ck_assert_int_eq(rig_item(&rg, 2, MSG_MEM_EVICT, id, 0, 0), 0);
+	ck_assert_int_eq(rig_item(&rg, 2, MSG_SSD_EVICT, id, 0, 0), 0);
+	get = get_from(2, id, MSG_SOURCE_SSD_REMOTE);
+	/* one that is over says nothing of another's copy, nor of our own */
+	m = msg_new(MSG_GET_REVOKE);
+	m->u.get = (__typeof__(m->u.get)){
+	    .get_id = get + 1000, .put_id = id, .source = MSG_SOURCE_SSD_REMOTE, .drop_ssd_source = true};
+	ck_assert_int_eq(rig_send(&rg, 1, m), -ESTALE);
+	ck_assert_uint_eq(rig_counts(&rg).objects, 1);
+	ck_assert_int_eq(rig_get_end(&rg, 2, MSG_GET_REVOKE, get, true), 0);
+	ck_assert_uint_eq(rig_counts(&rg).objects, 0);
+}
+END_TEST
+
+START_TEST(a_get_ends_with_its_source)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 5000), get;
+
+	ck_assert_int_eq(rig_join(&rg, 2, CAPACITY, true), 0);
+	ck_assert_int_eq(rig_join(&rg, 3, CAPACITY, true), 0);
+	get_there(2, id);
+	get = get_from(3, id, MSG_SOURCE_MEM_REMOTE);
+	ck_assert_uint_eq(rig_ledger(&rg, 3).reserved, 8192);
+	ck_assert_int_eq(rig_simple(&rg, rg.answer->u.get.source_node, MSG_LEAVE), 0);
+	ck_assert_uint_eq(rig_ledger(&rg, 3).reserved, 0);
+	ck_assert_uint_eq(rig_counts(&rg).gets, 0);
+	ck_assert_int_eq(rig_get_end(&rg, 3, MSG_GET_DONE, get, false), -ESTALE);
+	get_from(3, id, MSG_SOURCE_MEM_REMOTE);
+}
+END_TEST
+
+START_TEST(a_heartbeat_is_told_the_time)
+{
+	struct msg *m = msg_new(MSG_HEARTBEAT);
+
+	m->u.heartbeat.capacity = CAPACITY;
+	ck_assert_int_eq(rig_send(&rg, 1, m), 0);
+	ck_assert_uint_eq(rg.answer->u.heartbeat.master_ns, rg.now);
+	ck_assert_uint_eq(rg.answer->u.heartbeat.lease_ns, UINT64_MAX);
+}
+END_TEST
+
 START_TEST(a_node_dies_with_what_only_it_had)
 {
 	uint64_t only = rig_put(&rg, 1, dir, "only", 5000), both = rig_put(&rg, 1, dir, "both", 5000);
@@ -1078,6 +1243,13 @@ int main(void)
 	tcase_add_test(tc, many_expire_a_batch_at_a_time);
 	tcase_add_test(tc, leases_of_others_are_revoked);
 	tcase_add_test(tc, a_second_node_gets_and_loses);
+	tcase_add_test(tc, a_plan_tells_what_the_source_is_shown);
+	tcase_add_test(tc, a_node_without_an_address_is_no_source);
+	tcase_add_test(tc, sources_take_turns);
+	tcase_add_test(tc, a_source_that_failed_is_not_asked_first);
+	tcase_add_test(tc, a_bad_copy_elsewhere_is_none);
+	tcase_add_test(tc, a_get_ends_with_its_source);
+	tcase_add_test(tc, a_heartbeat_is_told_the_time);
 	tcase_add_test(tc, a_node_dies_with_what_only_it_had);
 	tcase_add_test(tc, one_incarnation_at_a_time);
 	tcase_add_test(tc, a_join_keeps_no_dead_incarnation_alive);

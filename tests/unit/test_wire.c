@@ -395,7 +395,7 @@ static void begin_items(uint32_t count, size_t n)
 
 START_TEST(bad_items)
 {
-	static uint32_t flags[3] = {1, 2, 32};
+	static uint32_t flags[3] = {1, 2, 64};
 	static int32_t status[3] = {0, 0, 1};
 
 	begin_items(3, 3);
