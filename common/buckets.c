@@ -79,6 +79,16 @@ void buckets_remove(struct buckets *b, struct bucket_link *l)
 	b->n--;
 }
 
+void buckets_each(struct buckets *b, void (*fn)(void *arg, struct bucket_link *l), void *arg)
+{
+	for (uint32_t i = 0; i < BUCKET_GROUPS; i++)
+		for (uint32_t k = 0; k < places(&b->groups[i]); k++)
+			for (struct bucket_link *l = *slot_of(&b->groups[i], k), *next; l; l = next) {
+				next = l->next;
+				fn(arg, l);
+			}
+}
+
 struct bucket_link *buckets_any(struct buckets *b, uint64_t *hand)
 {
 	uint32_t group = (uint32_t)(*hand >> 32) % BUCKET_GROUPS, place = (uint32_t)*hand;

@@ -38,6 +38,8 @@ void buckets_fini(struct buckets *b);
 /* Puts l, which is in no table, in front of those of an equal hash. */
 void buckets_insert(struct buckets *b, struct bucket_link *l, uint64_t hash);
 void buckets_remove(struct buckets *b, struct bucket_link *l); /* it is in the table */
+/* Calls fn with each element, which it may remove; it must not insert. */
+void buckets_each(struct buckets *b, void (*fn)(void *arg, struct bucket_link *l), void *arg);
 /* An element at the next place that has any, round and round; *hand, 0 at first, remembers it. NULL: there is none. */
 struct bucket_link *buckets_any(struct buckets *b, uint64_t *hand);
 

@@ -28,6 +28,8 @@
 #include "fuse/pidfile.h"
 #include "fuse/report.h"
 #include "master/local.h"
+#include "net/addr.h"
+#include "net/rpc_client.h"
 #include "net/status.h"
 #include "store/node.h"
 
@@ -39,9 +41,11 @@ struct daemon {
 	pthread_mutex_t lock;
 	struct config cfg; /* lock, once threads run: a reload changes what can be changed */
 	char *mountpoint, *dir, *log_path, *catalogue, *control;
+	char *data_listen, *data_host; /* of a cluster's node; NULL: standalone */
 	struct places places;
 	struct pidfile *pidfile;
-	struct local_master *master;
+	struct local_master *master; /* standalone, */
+	struct rpc_client *rpc;	     /* or the way to one elsewhere */
 	struct node *node;
 	struct fs *fs;
 	struct ctl *ctl;
@@ -69,6 +73,11 @@ int daemon_configure(const struct daemon_args *args, struct config *ret, struct 
 	}
 	*ret = cfg;
 	return 0;
+}
+
+bool daemon_is_standalone(const char *source)
+{
+	return !strcmp(source, "standalone");
 }
 
 /* ---- before anything is started ----------------------------------------------------------------------------- */
@@ -161,6 +170,59 @@ static int expect_catalogue(struct daemon *d, struct errmsg *e)
 	return r;
 }
 
+#define MASTER_WAIT_MS 30000
+
+/* In one line, for a person who has just typed the address. */
+static int no_master(const struct daemon *d, int err, struct errmsg *e)
+{
+	const char *source = d->args->source;
+
+	switch (err) {
+	case -EACCES:
+		return errmsg_set(e, err, "%s: the master has another cluster key (cluster_key_file)", source);
+	case -EPROTO:
+		return errmsg_set(e, err, "%s: that is no fluxkv-master, or of another version", source);
+	case -EHOSTUNREACH:
+		return errmsg_set(e, err, "%s: the host is not known, or not reached", source);
+	default:
+		return errmsg_set(e, err, "%s: no master answers there: %s", source, strerror(-err));
+	}
+}
+
+/* A wildcard is no address that others could be told. */
+static int set_data_host(struct daemon *d, const char *local, struct errmsg *e)
+{
+	const struct config *c = &d->cfg;
+	const char *listen = c->data_listen;
+	struct addr at;
+	int r;
+
+	d->data_listen = strdup(listen ? listen : c->cluster_key_file ? "0.0.0.0:0" : "127.0.0.1:0");
+	if (!d->data_listen)
+		return errmsg_set(e, -ENOMEM, "out of memory");
+	r = addr_parse(d->data_listen, &at, e);
+	if (r < 0)
+		return r;
+	if (c->data_address)
+		d->data_host = strdup(c->data_address);
+	else
+		d->data_host = strdup(!strcmp(at.host, "0.0.0.0") || !strcmp(at.host, "::") ? local : at.host);
+	return d->data_host ? 0 : errmsg_set(e, -ENOMEM, "out of memory");
+}
+
+/* Whoever starts a node and its master at once must not have to do it in an order. */
+static int find_master(struct daemon *d, struct errmsg *e)
+{
+	const struct rpc_client_config cfg = {.master = d->args->source, .key_file = d->cfg.cluster_key_file};
+	char local[64];
+	int r = rpc_client_start(&cfg, &d->rpc, e);
+
+	if (r < 0)
+		return r;
+	r = rpc_client_wait_up(d->rpc, MASTER_WAIT_MS, local, sizeof(local));
+	return r < 0 ? no_master(d, r, e) : set_data_host(d, local, e);
+}
+
 static int start_master(struct daemon *d, struct errmsg *e)
 {
 	struct local_master_config cfg = {
@@ -199,7 +261,7 @@ static int start_node(struct daemon *d, struct errmsg *e)
 	const char **paths = calloc(n + 1, sizeof(*paths));
 	uint64_t *limits = calloc(n + 1, sizeof(*limits));
 	struct node_config cfg = {
-	    .master = local_master_channel(d->master),
+	    .master = d->master ? local_master_channel(d->master) : rpc_client_channel(d->rpc),
 	    .instance_key = c->instance_key,
 	    .cluster_name = c->cluster_name,
 	    .run_dir = c->run_dir,
@@ -214,6 +276,10 @@ static int start_node(struct daemon *d, struct errmsg *e)
 	    .persist_backlog = c->persist_backlog,
 	    .put_deadline_ms = c->put_deadline,
 	    .leg_deadline_ms = c->leg_deadline,
+	    .data_listen = d->data_listen,
+	    .data_host = d->data_host,
+	    .key_file = c->cluster_key_file,
+	    .staging = c->staging_size,
 	};
 	int r;
 
@@ -368,6 +434,7 @@ static void fill_report(struct daemon *d)
 	    .started = clock_ns(),
 	    .node = d->node,
 	    .master = d->master,
+	    .rpc = d->rpc,
 	};
 }
 
@@ -439,7 +506,7 @@ static int start(struct daemon *d, struct errmsg *e)
 
 	r = prepare(d, e);
 	if (!r)
-		r = start_master(d, e);
+		r = daemon_is_standalone(d->args->source) ? start_master(d, e) : find_master(d, e);
 	if (!r)
 		r = start_node(d, e);
 	if (r)
@@ -465,6 +532,7 @@ static void stop(struct daemon *d)
 	if (d->node)
 		d->node = node_stop(d->node);
 	d->master = local_master_stop(d->master);
+	d->rpc = rpc_client_stop(d->rpc);
 }
 
 static void release(struct daemon *d)
@@ -479,6 +547,8 @@ static void release(struct daemon *d)
 	free(d->log_path);
 	free(d->catalogue);
 	free(d->control);
+	free(d->data_listen);
+	free(d->data_host);
 	config_done(&d->cfg);
 	pthread_mutex_destroy(&d->lock);
 }

@@ -19,10 +19,11 @@ struct daemon_args {
 	const char *config_file;    /* absolute; NULL: none */
 	const char *const *options; /* -o lists, n_options of them */
 	size_t n_options;
-	const char *source;
+	const char *source;	/* "standalone", or HOST:PORT of a master */
 	const char *mountpoint; /* as given */
 };
 
+bool daemon_is_standalone(const char *source);
 /* The configuration that file and options make. 0, or a negative errno with the line in e. */
 int daemon_configure(const struct daemon_args *args, struct config *ret, struct errmsg *e);
 /* Serves until somebody unmounts or a signal comes. Takes over cfg. Returns the status to exit with. */

@@ -12,6 +12,7 @@
 #include "fuse/check.h"
 #include "fuse/daemon.h"
 #include "fuse/mountpoint.h"
+#include "net/addr.h"
 
 #define OPTIONS_MAX 64
 
@@ -25,7 +26,8 @@ static void print_help(void)
 {
 	printf(
 	    "usage: fluxkvd [-f] [-c FILE] [-o OPTION,...] SOURCE MOUNTPOINT\n\n"
-	    "Serve a FluxKV node and mount it. SOURCE is standalone: this machine alone, no other service needed.\n\n"
+	    "Serve a FluxKV node and mount it. SOURCE is standalone: this machine alone, no other service needed; or\n"
+	    "HOST:PORT of a cluster's fluxkv-master(8).\n\n"
 	    "  -f, --foreground       stay in the foreground, log to standard error\n"
 	    "  -c, --config FILE      the configuration, see fluxkv.yaml(5)\n"
 	    "  -o OPTION,...          keys of the configuration, which win over the file: dram=2GB,ssd=/data:8GB,...\n"
@@ -105,6 +107,8 @@ static int take_option(int letter, char **argv, struct command_line *l)
 static int check_source(const char *source, const char *mountpoint)
 {
 	static const char *const words[] = {"standalone", NULL};
+	struct errmsg e;
+	struct addr at;
 
 	if (!*source || !*mountpoint)
 		return usage_error("the %s is empty; for one machine: fluxkvd standalone MOUNTPOINT",
@@ -115,10 +119,11 @@ static int check_source(const char *source, const char *mountpoint)
 		return usage_error("the source comes first: fluxkvd standalone %s", source);
 	if (nearest_word(source, words))
 		return usage_error("%s: did you mean standalone?", source);
+	if (!addr_parse(source, &at, &e))
+		return -1;
 	if (strchr(source, ':'))
-		return usage_error("%s: joining the cluster of a master is not in this version; say standalone",
-				   source);
-	return usage_error("%s: the source is standalone (or HOST:PORT of a master, not in this version)", source);
+		return usage_error("%s: %s", source, e.text);
+	return usage_error("%s: the source is standalone, or HOST:PORT of a master", source);
 }
 
 /* -1 to go on, or the status to exit with. */

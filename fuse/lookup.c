@@ -38,6 +38,7 @@ struct lookup_op {
 	unsigned need; /* of an open that was sent back to this name */
 	unsigned tries;
 	struct msg_attr attr;
+	struct version *version; /* what is on its way here, for the open */
 };
 
 static void look(struct lookup_op *o);
@@ -126,19 +127,52 @@ static void edit_cb(void *arg, int err, struct put *put)
 		op_err(&o->n.op, err);
 }
 
+static void lookup_op_fini(struct op *op)
+{
+	version_close(container_of(op, struct lookup_op, n.op)->version);
+}
+
+static void version_held(struct lookup_op *o, struct version *v)
+{
+	struct hold h = {.id = o->attr.id, .version = v};
+
+	hold_and_answer(o, &h, &o->attr, NULL);
+}
+
+/* An open that finds it gone would not be sent back here a second time. */
+static void fetched_cb(void *arg, int err)
+{
+	struct lookup_op *o = arg;
+	struct version *v = o->version;
+
+	o->version = NULL;
+	if (!err) {
+		version_held(o, v);
+		return;
+	}
+	version_close(v);
+	if (err == -ESTALE)
+		look_again(o, -ENOENT);
+	else
+		op_err(&o->n.op, err);
+}
+
 static void hold_version(struct lookup_op *o)
 {
-	struct hold h = {.id = o->attr.id};
+	struct version *v;
 	int r;
 
 	if (retry_is_held(o->n.op.op_fs, o->n.op.op_tid, o->attr.id)) {
 		answer_held(o, &o->attr, NULL);
 		return;
 	}
-	r = version_open(o->n.op.op_fs->node, &o->attr, &h.version);
-	if (!r)
-		hold_and_answer(o, &h, &o->attr, NULL);
-	else if (r == -ESTALE)
+	r = version_open(o->n.op.op_fs->node, &o->attr, &v);
+	if (!r && version_is_away(v)) {
+		o->version = v;
+		version_fetch(v, fetched_cb, o);
+	} else if (!r) {
+		version_held(o, v);
+	} else if (r == -ESTALE)
 		look_again(o, -ENOENT);
 	else
 		op_err(&o->n.op, r);
@@ -192,6 +226,7 @@ void fs_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	o = name_op_new(req, sizeof(*o), "lookup", parent, name);
 	if (!o)
 		return;
+	o->n.op.op_fini = lookup_op_fini;
 	look(o);
 	op_started(&o->n.op);
 }

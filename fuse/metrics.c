@@ -53,6 +53,13 @@ static const struct metric node_metrics[] = {
     {"fluxkv_refills_total", NULL, "blocks brought into memory", NODE(refills)},
     {"fluxkv_refill_bytes_total", NULL, "bytes brought into memory", NODE(refill_bytes)},
     {"fluxkv_refill_failures_total", NULL, "refills that failed", NODE(refill_failures)},
+    {"fluxkv_fetches_total", NULL, "blocks that came from other nodes", NODE(fetches)},
+    {"fluxkv_fetch_bytes_total", NULL, "bytes that came from other nodes", NODE(fetch_bytes)},
+    {"fluxkv_fetch_failures_total", NULL, "blocks that did not come from the node that was asked",
+     NODE(fetch_failures)},
+    {"fluxkv_serves_total", NULL, "blocks sent to other nodes", NODE(serves)},
+    {"fluxkv_serve_bytes_total", NULL, "bytes sent to other nodes", NODE(serve_bytes)},
+    {"fluxkv_serve_failures_total", NULL, "blocks that other nodes asked for in vain", NODE(serve_failures)},
     {"fluxkv_evictions_total", "tier=\"dram\"", "blocks evicted from the tier", NODE(evictions_dram)},
     {"fluxkv_evictions_total", "tier=\"ssd\"", NULL, NODE(evictions_ssd)},
     {"fluxkv_persists_total", NULL, "blocks written to the SSD tier", NODE(persists)},
@@ -174,6 +181,8 @@ static void put_all(FILE *f, const struct report *r)
 		fs_get_stats(mounted, &fs);
 		put_metrics(f, fs_metrics, COUNT(fs_metrics), &fs);
 	}
+	if (!r->master)
+		return;
 	local_master_get_stats(r->master, &m);
 	put_metrics(f, master_metrics, COUNT(master_metrics), &m);
 }

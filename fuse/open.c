@@ -141,8 +141,9 @@ static int get_version(struct fs *fs, struct inode *i, pid_t tid, struct version
 		*ret = hold.version;
 		return 0;
 	}
-	/* Its name stands for something newer, unless it was opened in another way than by name. */
-	if (inode_get_name(fs->inodes, i, &dir, name) < 0 && retry_expect(fs, tid, i, RETRY_READ))
+	/* Its name stands for something newer, or may by now, unless it was opened in another way than by name. */
+	if ((inode_get_name(fs->inodes, i, &dir, name) < 0 || !node_is_current(fs->node, i->i_id)) &&
+	    retry_expect(fs, tid, i, RETRY_READ))
 		return -ESTALE;
 	inode_get_attr(fs->inodes, i, &a, NULL);
 	r = version_open(fs->node, &a, ret);
@@ -185,6 +186,41 @@ static void open_when_in_memory(fuse_req_t req, struct inode *i, struct version 
 	op_started(&o->n.op);
 }
 
+/* Answers with a handle, or brings the version into memory first, for the kernel to read it there. */
+static void arrived_cb(void *arg, int err)
+{
+	struct open_op *o = arg;
+	struct fs *fs = o->n.op.op_fs;
+
+	/* It has gone from all nodes since its name was looked up. */
+	if (err == -ESTALE && !retry_expect(fs, o->n.op.op_tid, o->inode, RETRY_READ))
+		err = -ENOENT;
+	if (err)
+		op_err(&o->n.op, err);
+	else if (passthrough_need(fs, o->inode, o->version) == PASSTHROUGH_NO)
+		pinned_cb(o, -EAGAIN);
+	else
+		version_pin(o->version, pinned_cb, o);
+}
+
+/* Takes over v and the reference of i. */
+static void open_when_here(fuse_req_t req, struct inode *i, struct version *v, const struct fuse_file_info *fi)
+{
+	struct open_op *o = op_new(req, sizeof(*o), "open", i->i_id);
+
+	if (!o) {
+		version_close(v);
+		inode_unref(req_fs(req)->inodes, i);
+		return;
+	}
+	o->n.op.op_fini = open_op_fini;
+	o->fi = *fi;
+	o->version = v;
+	o->inode = i;
+	version_fetch(v, arrived_cb, o);
+	op_started(&o->n.op);
+}
+
 static void open_published(fuse_req_t req, struct inode *i, struct fuse_file_info *fi)
 {
 	struct fs *fs = req_fs(req);
@@ -204,6 +240,10 @@ static void open_published(fuse_req_t req, struct inode *i, struct fuse_file_inf
 		return;
 	}
 	inode_touch_atime(fs->inodes, i, clock_real_ns());
+	if (version_is_away(v)) {
+		open_when_here(req, i, v, fi);
+		return;
+	}
 	need = passthrough_need(fs, i, v);
 	if (need == PASSTHROUGH_WAIT) {
 		open_when_in_memory(req, i, v, fi);

@@ -2,6 +2,7 @@
 #include "fuse/report.h"
 
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -9,6 +10,7 @@
 #include "fuse/mountpoint.h"
 #include "master/local.h"
 #include "net/ctl.h"
+#include "net/rpc_client.h"
 #include "ssd/ssd.h"
 #include "store/node.h"
 
@@ -76,6 +78,12 @@ static void add_work(json_t *j, const struct node_stats *n)
 	json_object_set_new(j, "refills",
 			    json_pack("{s:I,s:I,s:I}", "done", I(n->refills), "bytes", I(n->refill_bytes), "failed",
 				      I(n->refill_failures)));
+	json_object_set_new(j, "fetches",
+			    json_pack("{s:I,s:I,s:I}", "done", I(n->fetches), "bytes", I(n->fetch_bytes), "failed",
+				      I(n->fetch_failures)));
+	json_object_set_new(j, "serves",
+			    json_pack("{s:I,s:I,s:I}", "done", I(n->serves), "bytes", I(n->serve_bytes), "failed",
+				      I(n->serve_failures)));
 	json_object_set_new(j, "persists",
 			    json_pack("{s:I,s:I,s:I,s:I,s:I}", "done", I(n->persists), "bytes", I(n->persist_bytes),
 				      "failed", I(n->persist_failures), "dropped", I(n->persist_dropped),
@@ -89,10 +97,23 @@ static void add_work(json_t *j, const struct node_stats *n)
 	json_object_set_new(j, "stale_routes", json_integer(I(n->stale_routes)));
 }
 
+/* The connection to a master elsewhere. */
+static json_t *connection_part(const struct report *r, const struct node_stats *n)
+{
+	struct rpc_client_stats c;
+
+	rpc_client_get_stats(r->rpc, &c);
+	return json_pack("{s:I,s:b,s:s?,s:I,s:I,s:I,s:I}", "messages", I(n->master_messages), "connected", (int)c.up,
+			 "error", c.error ? strerror(-c.error) : NULL, "connects", I(c.connects), "breaks", I(c.breaks),
+			 "resent", I(c.resent), "timed_out", I(c.timed_out));
+}
+
 static json_t *master_part(const struct report *r, const struct node_stats *n)
 {
 	struct local_master_stats m;
 
+	if (!r->master)
+		return connection_part(r, n);
 	local_master_get_stats(r->master, &m);
 	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "messages", I(n->master_messages), "objects",
 			 I(m.objects), "directories", I(m.directories), "namespaces", I(m.namespaces), "used",

@@ -14,12 +14,14 @@
 struct fs;
 struct local_master;
 struct node;
+struct rpc_client;
 
 struct report {
 	const char *instance, *cluster, *source, *mountpoint;
 	uint64_t started; /* clock_ns() */
 	struct node *node;
-	struct local_master *master;
+	struct local_master *master; /* standalone, */
+	struct rpc_client *rpc;	     /* or the way to it */
 	/* Set when the mount serves; a reader of the mount's own files may be quicker. */
 	_Atomic(struct fs *) fs;
 };

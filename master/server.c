@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "net/plan.h"
 #include "net/rpc_client.h"
 
 #define MAX_CONNECTIONS 4096u
@@ -27,6 +29,7 @@ struct speaker {
 struct master_server {
 	struct local_master *lm;
 	struct rpc_server *rpc;
+	struct auth_key key; /* of the plans that nodes show one another */
 
 	pthread_mutex_t lock;
 	bool stopping;		  /* lock; held while a request is given to lm: none comes behind its end */
@@ -108,13 +111,40 @@ static void conn_closed(void *arg, uint64_t conn)
 
 /* ---- answers and notices ------------------------------------------------------------------------------------- */
 
+/* The answer to a MSG_GET_START with a source elsewhere: makes a right of it. */
+static void seal(const struct master_server *s, struct msg *m)
+{
+	struct plan p = {
+	    .get_id = m->u.get.get_id,
+	    .put_id = m->u.get.put_id,
+	    .alloc = m->u.get.source_alloc,
+	    .len = m->u.get.len,
+	    .source_tag = m->u.get.source_tag,
+	    .expires_ns = m->u.get.expires_ns,
+	    .block = m->u.get.block,
+	    .source = m->u.get.source,
+	};
+
+	plan_seal(&s->key, &p);
+	memcpy(m->u.get.mac, p.mac, sizeof(p.mac));
+}
+
+static bool is_plan(const struct msg *m)
+{
+	return m->type == MSG_GET_START && !m->status &&
+	       (m->u.get.source == MSG_SOURCE_MEM_REMOTE || m->u.get.source == MSG_SOURCE_SSD_REMOTE);
+}
+
 /* What cannot be said for want of memory is asked again, or said again: over another connection. */
 static void tell(struct master_server *s, uint64_t conn, enum wire_kind kind, const struct msg *m)
 {
 	struct msg said = *m;
 	const struct wire_msg w = {.kind = kind, .m = &said};
-	int r = rpc_server_send(s->rpc, conn, &w);
+	int r;
 
+	if (kind == WIRE_ANSWER && is_plan(m))
+		seal(s, &said);
+	r = rpc_server_send(s->rpc, conn, &w);
 	if (r == -EINVAL || r == -E2BIG)
 		log_error("%s for node %u cannot be sent: %s; its connection is closed", msg_type_name(m->type),
 			  m->node, strerror(-r));
@@ -174,6 +204,7 @@ static void server_free(struct master_server *s)
 	pthread_mutex_destroy(&s->lock);
 	free(s->places);
 	free(s->speakers);
+	sodium_memzero(&s->key, sizeof(s->key));
 	free(s);
 }
 
@@ -214,7 +245,9 @@ int master_server_start(const struct master_server_config *cfg, struct master_se
 	rpc.max_connections = rpc.max_connections ? rpc.max_connections : MAX_CONNECTIONS;
 	pthread_mutex_init(&s->lock, NULL);
 	s->speakers = calloc(rpc.max_connections, sizeof(*s->speakers));
-	r = s->speakers ? start_master(s, &cfg->master, e) : errmsg_set(e, -ENOMEM, "out of memory");
+	r = s->speakers ? auth_key_load(rpc.key_file, &s->key, e) : errmsg_set(e, -ENOMEM, "out of memory");
+	if (!r)
+		r = start_master(s, &cfg->master, e);
 	if (!r)
 		r = start_rpc(s, rpc, e);
 	if (r < 0) {

@@ -24,6 +24,12 @@ struct channel {
 	/* Where notices go from now on: set before MSG_JOIN, to NULL behind MSG_LEAVE; when it returns no earlier one
 	 * runs any more. Never from a notice. */
 	void (*set_notice)(struct channel *ch, channel_notice_fn fn, void *arg);
+	/*
+	 * Between machines alone, else NULL: sends what the node has to say last, a MSG_LEAVE, which it takes over, waits
+	 * for its answer so long, and is of no more use then: what has no answer yet, and what is called from now on, gets
+	 * -ESHUTDOWN.
+	 */
+	void (*last)(struct channel *ch, struct msg *req, uint64_t wait_ns);
 };
 
 static inline void channel_call(struct channel *ch, struct msg *req, channel_done_fn done, void *arg)

@@ -74,6 +74,14 @@ void conn_close(struct conn *c, int err)
 	c->ops->closed(c->arg, err);
 }
 
+int conn_local(const struct conn *c, char *ret, size_t size)
+{
+	struct sockaddr_storage at;
+	int len = sizeof(at), r = uv_tcp_getsockname(&c->tcp, (struct sockaddr *)&at, &len);
+
+	return r < 0 ? r : uv_ip_name((const struct sockaddr *)&at, ret, size);
+}
+
 /* ---- sending ------------------------------------------------------------------------------------------------- */
 
 static void written(uv_write_t *req, int err)

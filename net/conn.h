@@ -46,6 +46,8 @@ struct conn *conn_new(uv_loop_t *loop, const struct conn_config *cfg, const stru
  */
 void conn_connect(struct conn *c, const struct sockaddr *to);
 void conn_accept(struct conn *c, uv_stream_t *listener);
+/* This end's address, without the port: 0, or a negative errno. */
+int conn_local(const struct conn *c, char *ret, size_t size);
 /* Appends a message to what is to be sent: 0, or see wire_encode(). It goes at the next conn_flush(). */
 int conn_send(struct conn *c, const struct wire_msg *w);
 /* The same for frames as wire_encode() has made them. 0, -ENOMEM. */

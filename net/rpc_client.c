@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sodium.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -44,6 +45,9 @@ struct rpc_client {
 	pthread_mutex_t lock;
 	struct call *queue, **queue_end; /* lock */
 	bool over;			 /* lock */
+	bool given_up;			 /* lock: no call has an answer any more */
+	char local[64];			 /* lock: this end's address, while there is a connection */
+	pthread_cond_t turned;		 /* the connection came up, or an attempt failed */
 
 	pthread_mutex_t notice_lock; /* held while a notice is delivered: none runs when set_notice() has returned */
 	channel_notice_fn notice;    /* notice_lock */
@@ -183,6 +187,13 @@ static void unsend_all(struct rpc_client *c)
 	c->n_sent = 0;
 }
 
+static void fail_all(struct rpc_client *c)
+{
+	unsend_all(c);
+	while (!list_empty(&c->waiting))
+		fail(c, list_first(&c->waiting, struct call, calls), -ESHUTDOWN);
+}
+
 static void add_call(struct rpc_client *c, struct call *call)
 {
 	call->id = call->req->req_id = c->next_id++;
@@ -312,7 +323,11 @@ static void try_again(struct rpc_client *c, int err)
 {
 	uint64_t wait = c->back_off_ms / 2 + draw() % (c->back_off_ms + 1);
 
+	pthread_mutex_lock(&c->lock);
+	c->local[0] = '\0';
 	atomic_store(&c->stats.error, err);
+	pthread_cond_broadcast(&c->turned);
+	pthread_mutex_unlock(&c->lock);
 	if (c->stopping)
 		return;
 	c->back_off_ms = c->back_off_ms * 2 < c->cfg.max_back_off_ms ? c->back_off_ms * 2 : c->cfg.max_back_off_ms;
@@ -327,7 +342,12 @@ static void conn_ready(void *arg)
 	c->heard_ns = clock_ns();
 	c->back_off_ms = c->cfg.back_off_ms;
 	count(&c->stats.connects);
+	pthread_mutex_lock(&c->lock);
+	if (conn_local(c->conn, c->local, sizeof(c->local)) < 0)
+		c->local[0] = '\0';
 	atomic_store(&c->stats.error, 0);
+	pthread_cond_broadcast(&c->turned);
+	pthread_mutex_unlock(&c->lock);
 	atomic_store(&c->stats.up, true);
 	send_some(c);
 }
@@ -422,6 +442,55 @@ static void client_set_notice(struct channel *ch, channel_notice_fn fn, void *ar
 	pthread_mutex_unlock(&c->notice_lock);
 }
 
+/* Whom a LEAVE is said for. */
+struct farewell {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool over; /* lock */
+};
+
+static void farewell_answered(void *arg, const struct msg *answer)
+{
+	struct farewell *f = arg;
+
+	pthread_mutex_lock(&f->lock);
+	f->over = true;
+	pthread_cond_signal(&f->cond);
+	pthread_mutex_unlock(&f->lock);
+}
+
+static void give_up(struct rpc_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->given_up = true;
+	pthread_mutex_unlock(&c->lock);
+	uv_async_send(&c->async);
+}
+
+static void client_last(struct channel *ch, struct msg *req, uint64_t wait_ns)
+{
+	struct rpc_client *c = (struct rpc_client *)ch;
+	struct timespec until = clock_timespec(clock_ns() + wait_ns);
+	struct farewell f = {.over = false};
+	int r = 0;
+
+	pthread_mutex_init(&f.lock, NULL);
+	clock_cond_init(&f.cond);
+	client_call(ch, req, farewell_answered, &f);
+	pthread_mutex_lock(&f.lock);
+	while (!f.over && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&f.cond, &f.lock, &until);
+	pthread_mutex_unlock(&f.lock);
+	give_up(c);
+	/* It has its answer now, from the master or from here. */
+	pthread_mutex_lock(&f.lock);
+	while (!f.over)
+		pthread_cond_wait(&f.cond, &f.lock);
+	pthread_mutex_unlock(&f.lock);
+	pthread_cond_destroy(&f.cond);
+	pthread_mutex_destroy(&f.lock);
+}
+
 /* ---- the loop ------------------------------------------------------------------------------------------------ */
 
 static void ticked(uv_timer_t *t)
@@ -442,9 +511,7 @@ static void end(struct rpc_client *c)
 {
 	c->stopping = true;
 	conn_close(c->conn, -ESHUTDOWN);
-	/* All of them wait, now that there is no connection. */
-	while (!list_empty(&c->waiting))
-		fail(c, list_first(&c->waiting, struct call, calls), -ESHUTDOWN);
+	fail_all(c);
 	if (c->looking_up)
 		uv_cancel((uv_req_t *)&c->lookup);
 	uv_close((uv_handle_t *)&c->tick, NULL);
@@ -453,7 +520,7 @@ static void end(struct rpc_client *c)
 }
 
 /* Takes the calls in, and sends them where there is a connection. */
-static void take_in(struct rpc_client *c, struct call *call)
+static void take_in(struct rpc_client *c, struct call *call, bool given_up)
 {
 	struct call *next;
 
@@ -461,6 +528,8 @@ static void take_in(struct rpc_client *c, struct call *call)
 		next = call->next;
 		add_call(c, call);
 	}
+	if (given_up)
+		fail_all(c);
 	send_some(c);
 	if (has_calls(c) && !uv_is_active((uv_handle_t *)&c->tick))
 		uv_timer_start(&c->tick, ticked, TICK_MS, TICK_MS);
@@ -470,15 +539,16 @@ static void woken(uv_async_t *async)
 {
 	struct rpc_client *c = async->data;
 	struct call *queue;
-	bool over;
+	bool over, given_up;
 
 	pthread_mutex_lock(&c->lock);
 	queue = c->queue;
 	c->queue = NULL;
 	c->queue_end = &c->queue;
 	over = c->over;
+	given_up = c->given_up;
 	pthread_mutex_unlock(&c->lock);
-	take_in(c, queue);
+	take_in(c, queue, given_up);
 	if (over && !c->stopping)
 		end(c);
 }
@@ -505,6 +575,7 @@ static void set_defaults(struct rpc_client_config *c)
 
 static void client_free(struct rpc_client *c)
 {
+	pthread_cond_destroy(&c->turned);
 	pthread_mutex_destroy(&c->lock);
 	pthread_mutex_destroy(&c->notice_lock);
 	free(c->buckets);
@@ -539,13 +610,14 @@ static int set_up(struct rpc_client *c, const struct rpc_client_config *cfg, str
 {
 	int r;
 
-	c->channel = (struct channel){.call = client_call, .set_notice = client_set_notice};
+	c->channel = (struct channel){.call = client_call, .set_notice = client_set_notice, .last = client_last};
 	c->cfg = *cfg;
 	set_defaults(&c->cfg);
 	c->back_off_ms = c->cfg.back_off_ms;
 	c->queue_end = &c->queue;
 	c->next_id = (draw() >> 1) + 1;
 	pthread_mutex_init(&c->lock, NULL);
+	clock_cond_init(&c->turned);
 	pthread_mutex_init(&c->notice_lock, NULL);
 	list_init(&c->waiting);
 	list_init(&c->sent);
@@ -593,6 +665,25 @@ struct rpc_client *rpc_client_stop(struct rpc_client *c)
 struct channel *rpc_client_channel(struct rpc_client *c)
 {
 	return &c->channel;
+}
+
+int rpc_client_wait_up(struct rpc_client *c, uint64_t wait_ms, char *ret, size_t size)
+{
+	struct timespec until = clock_timespec(clock_ns() + wait_ms * NS_PER_MS);
+	int r = 0, error;
+
+	pthread_mutex_lock(&c->lock);
+	for (;;) {
+		error = atomic_load(&c->stats.error);
+		if (c->local[0] || error == -EACCES || error == -EPROTO || r == ETIMEDOUT)
+			break;
+		r = pthread_cond_timedwait(&c->turned, &c->lock, &until);
+	}
+	if (c->local[0])
+		snprintf(ret, size, "%s", c->local);
+	r = c->local[0] ? 0 : error ? error : -ETIMEDOUT;
+	pthread_mutex_unlock(&c->lock);
+	return r;
 }
 
 void rpc_client_get_stats(struct rpc_client *c, struct rpc_client_stats *ret)

@@ -53,6 +53,11 @@ int rpc_client_start(const struct rpc_client_config *cfg, struct rpc_client **re
 /* No callback runs behind it. Takes NULL, returns NULL. */
 struct rpc_client *rpc_client_stop(struct rpc_client *c);
 struct channel *rpc_client_channel(struct rpc_client *c);
+/*
+ * Waits up to so long for a connection. 0, with this end's address (no port) in ret; -ETIMEDOUT, or why there is none:
+ * -EACCES and -EPROTO, which waiting would not mend, at once.
+ */
+int rpc_client_wait_up(struct rpc_client *c, uint64_t wait_ms, char *ret, size_t size);
 void rpc_client_get_stats(struct rpc_client *c, struct rpc_client_stats *ret);
 
 #endif

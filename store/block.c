@@ -166,6 +166,8 @@ void block_has_memory(struct node *n, struct block *b, uint64_t alloc)
 	b->flags |= BLOCK_MEM;
 	count_add(n, mem_blocks, 1);
 	count_add(n, dram_used, segment_charge(b->len));
+	if (b->flags & BLOCK_OLD)
+		count_add(n, dram_old, segment_charge(b->len));
 	if (!b->reclaim)
 		b->reclaim = malloc(sizeof(*b->reclaim));
 	pthread_mutex_lock(&n->policy_lock);
@@ -194,7 +196,9 @@ void block_drop_memory(struct node *n, struct block *b, bool freed_notice)
 		count_sub(n, maps, 1);
 	b->map = NULL;
 	b->alloc = 0;
-	b->flags &= ~(uint32_t)(BLOCK_MEM | BLOCK_TEMP | BLOCK_SHARED);
+	if (b->flags & BLOCK_OLD)
+		count_sub(n, dram_old, segment_charge(b->len));
+	b->flags &= ~(uint32_t)(BLOCK_MEM | BLOCK_TEMP | BLOCK_SHARED | BLOCK_OLD);
 	count_sub(n, mem_blocks, 1);
 	/* The drop is over only when the file is gone too. */
 	if (b->drop)
@@ -351,11 +355,34 @@ static struct drop *drop_new(uint64_t put_id)
 	return d;
 }
 
+/*
+ * Another node may delete a version before this one, which made it, has the answer to its MSG_PUT_DONE: that waits for
+ * the acknowledgements of others. Then it is not known here yet, and the master asks again.
+ */
+static bool may_be_ours(struct node *n, uint64_t put_id, uint64_t n_blocks)
+{
+	bool known = false;
+
+	if (!n->member || !atomic_load(&n->publishing))
+		return false;
+	for (uint64_t i = 0; i < n_blocks && !known; i++) {
+		struct block_shard *s = block_lock(n, put_id, (uint32_t)i);
+		const struct block *b = block_find(s, put_id, (uint32_t)i);
+
+		known = b && (b->flags & (BLOCK_MEM | BLOCK_SSD));
+		pthread_mutex_unlock(&s->lock);
+	}
+	return !known;
+}
+
 void block_drop_version(struct node *n, uint64_t put_id, uint64_t n_blocks)
 {
 	/* The master says it again until it is acknowledged, which must not be before the last block has gone. */
-	struct drop *d = find_drop(n, put_id, n_blocks);
+	struct drop *d;
 
+	if (may_be_ours(n, put_id, n_blocks))
+		return;
+	d = find_drop(n, put_id, n_blocks);
 	/* Without memory for the record its bytes stay charged until the node leaves: a leak in the ledger, never a
 	 * wrong grant. */
 	if (!d)
@@ -379,4 +406,33 @@ void block_drop_version(struct node *n, uint64_t put_id, uint64_t n_blocks)
 	}
 	if (d)
 		drop_part_done(n, d);
+}
+
+/* Call with the shard locked; b may be gone afterwards. */
+static void forget_block(struct node *n, struct block_shard *s, struct block *b)
+{
+	if (b->flags & BLOCK_PERSIST)
+		ssd_drop(n->ssd, block_key(b));
+	if ((b->flags & BLOCK_MEM) && !(b->flags & BLOCK_OLD)) {
+		b->flags |= BLOCK_OLD | BLOCK_TEMP;
+		count_add(n, dram_old, segment_charge(b->len));
+	}
+	b->flags &= ~(uint32_t)(BLOCK_PIN | BLOCK_DUE | BLOCK_TIERED);
+	block_drop_ssd(n, b);
+	block_settle(n, s, b);
+}
+
+void block_forget_all(struct node *n)
+{
+	for (size_t i = 0; i < BLOCK_SHARDS; i++) {
+		struct block_shard *s = &n->shards[i];
+
+		pthread_mutex_lock(&s->lock);
+		for (size_t k = 0; k < s->n_slots; k++)
+			for (struct block *b = s->slots[k], *next; b; b = next) {
+				next = b->next;
+				forget_block(n, s, b);
+			}
+		pthread_mutex_unlock(&s->lock);
+	}
 }

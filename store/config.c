@@ -77,6 +77,8 @@ void config_done(struct config *c)
 	free(c->catalog);
 	free(c->listen);
 	free(c->cluster_key_file);
+	free(c->data_listen);
+	free(c->data_address);
 	free(c->control_socket);
 	config_ssd_free(c);
 	*c = (struct config){0};

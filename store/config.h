@@ -40,7 +40,9 @@ struct config {
 	char *state_dir;	/* /var/lib/fluxkv */
 	char *catalog;		/* NULL: config_catalog_path() says <state_dir>/<instance_key>/catalogue.db */
 	char *listen;		/* fluxkv-master's; "127.0.0.1:7450" */
-	char *cluster_key_file; /* fluxkv-master's; NULL: none */
+	char *cluster_key_file; /* NULL: none */
+	char *data_listen;	/* NULL: 0.0.0.0:0, without a key 127.0.0.1:0 */
+	char *data_address;	/* the host that others are told; NULL: the one the master is reached from */
 	char *control_socket;	/* NULL: config_control_path() says <run_dir>/<instance_key>/control */
 	uint64_t control_mode;	/* 0600 */
 

@@ -101,22 +101,34 @@ static void take_capacity(struct node *n, uint64_t capacity)
 	pthread_mutex_unlock(&n->policy_lock);
 }
 
-/* What the segment has, and what of it files without a name occupy because somebody maps them. */
-static void heartbeat(struct node *n, const struct segment_usage *u)
+/*
+ * What the segment has, and what of it is occupied that the master knows nothing of: files without a name that somebody
+ * maps, and what an incarnation that is over has left to open handles.
+ */
+static int heartbeat(struct node *n, const struct segment_usage *u, channel_done_fn done)
 {
 	struct msg *m;
 
 	take_capacity(n, u->capacity);
-	atomic_store(&n->count.dram_zombie, u->orphaned);
+	atomic_store(&n->count.dram_zombie, u->orphaned + count_get(n, dram_old));
 	m = msg_new(MSG_HEARTBEAT);
 	if (!m)
-		return;
+		return -ENOMEM;
 	m->u.heartbeat.capacity = u->capacity;
-	m->u.heartbeat.zombie = u->orphaned;
+	m->u.heartbeat.zombie = count_get(n, dram_zombie);
 	/* Less while a device is out. */
 	node_ssd_room(n, &m->u.heartbeat.ssd_capacity, &m->u.heartbeat.ssd_used);
 	/* Those who wait for room may have it now. */
-	node_tell(n, m, room_answer);
+	node_tell(n, m, done);
+	return 0;
+}
+
+int evict_heartbeat(struct node *n, channel_done_fn done)
+{
+	struct segment_usage u;
+	int r = segment_usage(n->seg, &u);
+
+	return r < 0 ? r : heartbeat(n, &u, done);
 }
 
 #define RECLAIM_BATCH 1024
@@ -144,8 +156,9 @@ static void reclaim_list(struct node *n, struct reclaim *r)
 			r = next;
 		}
 		/* The master must not grant again what is not free, so it hears of that first. */
-		if (shared && segment_usage(n->seg, &u) == 0 && u.orphaned != count_get(n, dram_zombie))
-			heartbeat(n, &u);
+		if (shared && segment_usage(n->seg, &u) == 0 &&
+		    u.orphaned + count_get(n, dram_old) != count_get(n, dram_zombie))
+			heartbeat(n, &u, room_answer);
 		send_or_free(n, freed);
 		send_or_free(n, acks);
 	}
@@ -377,7 +390,9 @@ static uint64_t low_water(const struct node *n)
 
 static uint64_t bytes_free(struct node *n)
 {
-	uint64_t taken = count_get(n, dram_used) + count_get(n, dram_reserved) + count_get(n, dram_zombie);
+	/* Zombie bytes have those of dram_old among them, which are used ones here. */
+	uint64_t taken =
+	    count_get(n, dram_used) + count_get(n, dram_reserved) + count_get(n, dram_zombie) - count_get(n, dram_old);
 
 	return taken < n->capacity ? n->capacity - taken : 0;
 }
@@ -681,7 +696,6 @@ static void *evictor_thread(void *arg)
 	struct victims v = {.n = n, .max = VICTIMS_MAX};
 	uint64_t beat = clock_ns() + HOUSEKEEPING_NS, until = beat, again = beat;
 	uint64_t renew = clock_ns() + n->renew_ns;
-	struct segment_usage u;
 	bool stop, waiting;
 
 	v.b = calloc(VICTIMS_MAX, sizeof(*v.b));
@@ -694,8 +708,9 @@ static void *evictor_thread(void *arg)
 		want = bytes_short(n, &waiting);
 		now = clock_ns();
 		if (now >= beat) {
-			if (segment_usage(n->seg, &u) == 0)
-				heartbeat(n, &u);
+			/* A member's heart must beat while this thread waits for the master. */
+			if (!n->member)
+				evict_heartbeat(n, room_answer);
 			if (now >= renew) {
 				put_renew_all(n);
 				renew = now + n->renew_ns;

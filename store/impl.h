@@ -6,6 +6,7 @@
  *   block.c    the block index: which blocks have a replica here, and who uses them
  *   version.c  published versions: holds and reads
  *   refill.c   SSD to memory          persist.c  memory to SSD
+ *   fetch.c    from other nodes       serve.c    to other nodes       member.c   life in a cluster
  *   evict.c    the evictor's thread: victims, reclaiming, waiting for room
  *   names.c    lookups, what changes names      dir.c  reading directories
  *   leased.c   the names that are known under a lease      overlay.c  which names stand for a private version
@@ -32,6 +33,7 @@
 #include "common/hash.h"
 #include "common/list.h"
 #include "net/channel.h"
+#include "net/plan.h"
 #include "ssd/ssd.h"
 #include "store/node.h"
 #include "store/policy.h"
@@ -57,6 +59,7 @@ enum block_flags {
 	BLOCK_SHARED = 1 << 12, /* programs have had the memory file itself, and may map it still */
 	BLOCK_PIN = 1 << 10,	/* its object is pinned: the last copy stays, on the SSD tier by a hold */
 	BLOCK_TIERED = 1 << 13, /* belongs on the SSD tier too: its namespace says so, and its version fits there */
+	BLOCK_OLD = 1 << 14,	/* of an incarnation that is over: no master knows it */
 };
 
 struct block_wait;
@@ -77,6 +80,7 @@ struct block {
 	uint64_t shared_until;	    /* clock_ns() up to which it is not asked again whether programs map it */
 	uint32_t index;		    /* number in its version */
 	uint32_t flags;
+	uint32_t source;  /* enum msg_source: where its memory copy came from last */
 	uint32_t holders; /* struct version that have it */
 	uint32_t pins;	  /* readers and writers of the memory file at this moment */
 };
@@ -173,8 +177,10 @@ struct again {
 };
 
 struct node_counters {
-	atomic_ullong hits_mem_local, hits_ssd_local, hits_unknown;
-	atomic_ullong miss[8]; /* by enum msg_miss */
+	atomic_ullong hits_mem_local, hits_mem_remote, hits_ssd_local, hits_ssd_remote, hits_unknown;
+	atomic_ullong fetches, fetch_bytes, fetch_failures, serves, serve_bytes, serve_failures;
+	atomic_ullong dram_old; /* bytes of BLOCK_OLD */
+	atomic_ullong miss[8];	/* by enum msg_miss */
 	atomic_ullong puts, put_bytes, puts_revoked, put_nospace, gets_bytes;
 	atomic_ullong refills, refill_bytes, refill_failures, evictions_dram, evictions_ssd;
 	atomic_ullong persists, persist_bytes, persist_failures, persist_dropped, checksum_errors, stale_routes;
@@ -189,21 +195,25 @@ struct node_counters {
 
 struct node {
 	struct channel *ch;
-	uint64_t tomb_tag;
+	_Atomic uint64_t tomb_tag;  /* changes when the node joins anew (member.c) */
+	struct member *member;	    /* NULL: standalone, with the master in this process */
+	struct data_server *server; /* with member: what other nodes ask for, */
+	struct data_client *client; /* and what is asked of them */
+	struct staging *staging;
 	bool joined; /* the master has taken it in */
 	bool evictor_runs;
 	atomic_bool stopping; /* events_lock to write: node_stop() has begun, no new jobs */
 	struct segment *seg;
-	atomic_ullong capacity;   /* of the segment: grows when what an earlier daemon left is unmapped */
-	uint64_t persist_backlog; /* bytes that may wait for all devices together */
+	atomic_ullong capacity;		     /* of the segment: grows when what an earlier daemon left is unmapped */
+	uint64_t persist_backlog;	     /* bytes that may wait for all devices together */
 	uint64_t ssd_capacity, ssd_failures; /* of the SSD tier, as last seen by the evictor's thread */
-	uint64_t renew_ns;	  /* from one sign of life of the private versions to the next */
-	struct ssd_store *ssd;	  /* NULL: no SSD tier */
-	uint64_t leg_deadline_ns; /* how long a reader waits for the device */
-	bool has_ssd;		  /* whether there is one; does not change */
+	uint64_t renew_ns;		     /* from one sign of life of the private versions to the next */
+	struct ssd_store *ssd;		     /* NULL: no SSD tier */
+	uint64_t leg_deadline_ns;	     /* how long a reader waits for the device */
+	bool has_ssd;			     /* whether there is one; does not change */
 	struct workq *wq;
-	struct workq *ends;	/* of FLUSH and RELEASE, which free room: not behind those that wait for it */
-	struct workq *refilling; /* refills, which jobs of the others wait for */
+	struct workq *ends;	      /* of FLUSH and RELEASE, which free room: not behind those that wait for it */
+	struct workq *refilling;      /* refills, which jobs of the others wait for */
 	pthread_rwlock_t events_lock; /* read-locked while the file system is told something */
 	struct node_events events;    /* events_lock */
 
@@ -217,6 +227,7 @@ struct node {
 	struct reclaimer reclaimer;
 	pthread_t evictor;
 	atomic_ullong next_private;
+	atomic_uint publishing;		  /* MSG_PUT_DONEs that have no answer yet */
 	atomic_ullong newest_known;	  /* put_id: what was published here up to it has its blocks in the index */
 	atomic_ullong guess[GUESS_SLOTS]; /* last size put, by directory */
 
@@ -330,8 +341,37 @@ static inline uint64_t block_len(uint64_t size, uint64_t block_size, uint64_t in
 
 /* MSG_DROP. */
 void block_drop_version(struct node *n, uint64_t put_id, uint64_t n_blocks);
+/* What was published under an incarnation that is over is nobody's; open handles keep what they have in memory. */
+void block_forget_all(struct node *n);
 /* One part of a drop is done; the last tells the reclaimer. */
 void drop_part_done(struct node *n, struct drop *d);
+
+/* ---- fetch.c, member.c: in a cluster alone ------------------------------------------------------------------ */
+
+/*
+ * Pulls the block of a plan into map, and waits for it. *ret_sum: of its bytes. -ENOENT, -EBADMSG, -EIO: that copy is
+ * no good; others: see data_pull().
+ */
+int fetch_block(struct node *n, const char *address, const struct plan *plan, void *map, uint64_t *ret_sum);
+/* Listens for other nodes, but serves none of them before serve_as(), as that incarnation; 0: none again. */
+int serve_start(struct node *n, const struct node_config *cfg, struct errmsg *e);
+uint16_t serve_port(const struct node *n);
+void serve_as(struct node *n, uint64_t tag);
+/* No one is served any more, and none of our own fetches waits: they end with -ESHUTDOWN. */
+void serve_stop(struct node *n);
+/* Nothing is read for others any more either. */
+void serve_fini(struct node *n);
+
+/* NULL: no memory. It makes n a member: from here on what is not here may be elsewhere. */
+struct member *member_new(struct node *n, const struct node_config *cfg);
+void member_free(struct member *m);
+/* Joins, which waits for the master, and begins to say that it lives. address: where others get blocks from it. */
+int member_start(struct node *n, const char *address, struct errmsg *e);
+void member_stop(struct node *n);
+/* Whether what is known under a lease may be believed: always, standalone. */
+bool member_has_leases(struct node *n);
+/* The master's clock shows at least this; 0: not known. */
+uint64_t member_master_ns(struct node *n);
 
 /* ---- version.c ---------------------------------------------------------------------------------------------- */
 
@@ -339,6 +379,7 @@ struct version {
 	struct node *n;
 	uint64_t put_id, size, block_size;
 	atomic_uint refs;
+	atomic_bool away; /* some block has no copy here, and its get is not counted yet */
 	uint32_t n_blocks;
 	struct block *blocks[];
 };
@@ -383,9 +424,9 @@ void persist_end(struct node *n);
 int persist_init(struct node *n);
 void persist_fini(struct node *n);
 /*
- * The evictor's thread, now and then: what was dropped from the backlog, or was on its way to a device that failed, goes
- * again when the others have caught up; and all that is in memory alone, when a device has failed or come back. True:
- * some are left.
+ * The evictor's thread, now and then: what was dropped from the backlog, or was on its way to a device that failed,
+ * goes again when the others have caught up; and all that is in memory alone, when a device has failed or come back.
+ * True: some are left.
  */
 bool persist_again(struct node *n);
 /* Waits until none is on its way, nor a refill. Nothing new may come. */
@@ -394,6 +435,9 @@ void persist_drain(struct node *n);
 /* ---- evict.c ------------------------------------------------------------------------------------------------ */
 
 void evict_init(struct node *n);
+/* Says what the segment has, and that the node lives. done ends with node_told(). 0, or an error and done does not run.
+ */
+int evict_heartbeat(struct node *n, channel_done_fn done);
 int evict_start(struct node *n);
 /* Ends the thread, if it runs; the locks stay, and what is still pushed waits for evict_drain(). */
 void evict_stop(struct node *n);
@@ -433,14 +477,21 @@ bool overlay_dir_in_use(struct node *n, uint64_t dir);
 
 void names_init(struct node *n, uint64_t min_names);
 void names_fini(struct node *n);
-/* Remembers what a name stands for, unless something newer than this lease is known. */
-void names_insert(struct node *n, uint64_t dir, const char *name, const struct msg_attr *a, uint64_t lease);
+/* Remembers what a name stands for, unless something newer than this lease is known, or the incarnation that it was
+ * granted to is over. */
+void names_insert(struct node *n, uint64_t dir, const char *name, const struct msg_attr *a, uint64_t lease,
+		  uint64_t tomb_tag);
 /* True with what the name stands for, if that is known and its bytes are here. */
 bool names_find(struct node *n, uint64_t dir, const char *name, struct msg_attr *ret);
 /* Forgets the name; leases up to this one are over. */
 void names_forget(struct node *n, uint64_t dir, const char *name, uint64_t lease);
 /* Forgets the name of this version, whatever it is. */
 void names_forget_id(struct node *n, uint64_t id);
+/* Forgets all names of a directory, or of all (dir 0); leases up to this one are over. */
+void names_forget_dir(struct node *n, uint64_t dir, uint64_t lease);
+void names_forget_all(struct node *n);
+/* Whether a name is known to stand for this version. */
+bool names_has_id(struct node *n, uint64_t id);
 /* node_setattr() of a version that no private one follows. With overlay.lock and a put's lock held, too. */
 void names_send_attr(struct node *n, const struct msg_attr *a, uint32_t mask, node_entry_fn fn, void *arg);
 
@@ -564,8 +615,9 @@ int put_grant(struct put *p, uint32_t block, uint64_t need, uint64_t want);
 /* spill.c; in a job, with p->work held and the put frozen */
 
 /*
- * Reads a value of the SSD tier into a file of the segment, which has its pages; waits for the device. -ENOENT, -EBADMSG:
- * that copy is no good. -EAGAIN: too many wait for the device already. After -EIO the device may still write there.
+ * Reads a value of the SSD tier into a file of the segment, which has its pages; waits for the device. -ENOENT,
+ * -EBADMSG: that copy is no good. -EAGAIN: too many wait for the device already. After -EIO the device may still write
+ * there.
  */
 int spill_load(struct node *n, struct ssd_key key, int fd, uint64_t len);
 /*

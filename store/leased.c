@@ -117,7 +117,8 @@ static struct leased *leased_new(uint64_t dir, const char *name, const struct ms
 	return e;
 }
 
-void names_insert(struct node *n, uint64_t dir, const char *name, const struct msg_attr *a, uint64_t lease)
+void names_insert(struct node *n, uint64_t dir, const char *name, const struct msg_attr *a, uint64_t lease,
+		  uint64_t tomb_tag)
 {
 	uint64_t hash = node_name_hash(dir, name);
 	struct leased *e = NULL;
@@ -131,7 +132,8 @@ void names_insert(struct node *n, uint64_t dir, const char *name, const struct m
 		return;
 	}
 	pthread_mutex_lock(&n->names.lock);
-	if (replaces(n, e, hash)) {
+	/* Under the lock that a new incarnation takes to forget what the old one had. */
+	if (tomb_tag == n->tomb_tag && replaces(n, e, hash)) {
 		buckets_insert(&n->names.by_name, &e->by_name, hash);
 		buckets_insert(&n->names.by_id, &e->by_id, hash_u64(a->id));
 		*newest(n, hash) = lease;
@@ -154,7 +156,22 @@ bool names_find(struct node *n, uint64_t dir, const char *name, struct msg_attr 
 	if (found)
 		*ret = e->attr;
 	pthread_mutex_unlock(&n->names.lock);
-	return found && block_all_present(n, ret);
+	return found && block_all_present(n, ret) && member_has_leases(n);
+}
+
+bool names_has_id(struct node *n, uint64_t id)
+{
+	bool has;
+
+	pthread_mutex_lock(&n->names.lock);
+	has = find_id(n, id) != NULL;
+	pthread_mutex_unlock(&n->names.lock);
+	return has && member_has_leases(n);
+}
+
+bool node_is_current(struct node *n, uint64_t put_id)
+{
+	return !n->member || names_has_id(n, put_id);
 }
 
 void names_forget(struct node *n, uint64_t dir, const char *name, uint64_t lease)
@@ -172,5 +189,42 @@ void names_forget_id(struct node *n, uint64_t id)
 {
 	pthread_mutex_lock(&n->names.lock);
 	take_out(n, find_id(n, id));
+	pthread_mutex_unlock(&n->names.lock);
+}
+
+struct forget_dir {
+	struct node *n;
+	uint64_t dir, lease;
+};
+
+static void forget_one(void *arg, struct bucket_link *l)
+{
+	struct leased *e = container_of(l, struct leased, by_name);
+	const struct forget_dir *f = arg;
+
+	if ((!f->dir || e->dir == f->dir) && e->lease <= f->lease)
+		take_out(f->n, e);
+}
+
+/* Rare: all of them are looked at. */
+void names_forget_dir(struct node *n, uint64_t dir, uint64_t lease)
+{
+	struct forget_dir f = {n, dir, lease};
+
+	pthread_mutex_lock(&n->names.lock);
+	buckets_each(&n->names.by_name, forget_one, &f);
+	for (size_t k = 0; k < NAME_LEASES; k++)
+		if (n->names.newest[k] < lease)
+			n->names.newest[k] = lease;
+	pthread_mutex_unlock(&n->names.lock);
+}
+
+void names_forget_all(struct node *n)
+{
+	struct leased *e;
+
+	pthread_mutex_lock(&n->names.lock);
+	while ((e = any(n)))
+		take_out(n, e);
 	pthread_mutex_unlock(&n->names.lock);
 }

@@ -94,7 +94,7 @@ static void lookup_answer(void *arg, const struct msg *m)
 	struct name_op *op = arg;
 
 	if (m->status == 0)
-		names_insert(op->n, op->dir, op->name, &m->u.entry.a, m->u.entry.lease);
+		names_insert(op->n, op->dir, op->name, &m->u.entry.a, m->u.entry.lease, m->tomb_tag);
 	else if (m->status == -ENOENT)
 		count_add(op->n, miss[m->u.entry.miss & 7], 1);
 	op_end(op, m->status, &m->u.entry.a);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #define WORKERS_MAX 128
 #define ENDERS_MAX 32
 #define REFILLERS_MAX 64
+#define LEAVE_NS (2 * NS_PER_SEC)
 #define NAME_CACHE_DEFAULT 65536
 #define PUT_DEADLINE_DEFAULT_MS 60000
 #define LEG_DEADLINE_DEFAULT_MS 5000
@@ -153,13 +155,44 @@ void node_tell_gone(struct node *n, uint64_t put_id, uint64_t dir, const char *n
 	pthread_rwlock_unlock(&n->events_lock);
 }
 
+/* Without memory for it the master says it again. */
+static void acknowledge(struct node *n, const struct msg *revoke)
+{
+	struct msg *m = msg_new(MSG_REVOKE_ACK);
+
+	if (!m)
+		return;
+	m->u.revoke.seq = revoke->u.revoke.seq;
+	node_call(n, m, NULL, NULL);
+}
+
+/*
+ * The node's own table first, then the answer: every open asks that. The kernel is told by a job, whenever: to wait for
+ * it could be to wait for a node that waits for us.
+ */
+static void revoked(struct node *n, const struct msg *m)
+{
+	const char *name = m->u.revoke.name;
+
+	if (name[0])
+		names_forget(n, m->u.revoke.dir, name, m->u.revoke.seq);
+	else
+		names_forget_dir(n, m->u.revoke.dir, m->u.revoke.seq);
+	if (m->u.revoke.id)
+		names_forget_id(n, m->u.revoke.id);
+	if (m->u.revoke.ack)
+		acknowledge(n, m);
+	if (name[0] || m->u.revoke.id)
+		node_tell_gone(n, m->u.revoke.id, m->u.revoke.dir, name[0] ? name : NULL);
+}
+
 static void notice(void *arg, const struct msg *m)
 {
 	struct node *n = arg;
 
 	switch (m->type) {
 	case MSG_NAME_REVOKE:
-		node_tell_gone(n, m->u.revoke.id, m->u.revoke.dir, m->u.revoke.name);
+		revoked(n, m);
 		break;
 	case MSG_SSD_PERSIST:
 		persist_items(n, m->items, m->n_items);
@@ -189,6 +222,7 @@ void node_ssd_room(struct node *n, uint64_t *ret_capacity, uint64_t *ret_used)
 
 /* ---- start and stop ----------------------------------------------------------------------------------------- */
 
+/* The master in this process. */
 static int join(struct node *n, const struct node_config *cfg, struct errmsg *e)
 {
 	struct msg *m = msg_new(MSG_JOIN), *answer = NULL;
@@ -208,6 +242,21 @@ static int join(struct node *n, const struct node_config *cfg, struct errmsg *e)
 		errmsg_set(e, r, "the master refused node \"%s\": %s", cfg->instance_key, strerror(-r));
 	msg_free(answer);
 	return r;
+}
+
+/* The master elsewhere. */
+static int join_cluster(struct node *n, const struct node_config *cfg, struct errmsg *e)
+{
+	bool six = strchr(cfg->data_host, ':') != NULL;
+	char address[MSG_ADDRESS_MAX + 1];
+	int len, r = serve_start(n, cfg, e);
+
+	if (r < 0)
+		return r;
+	len = snprintf(address, sizeof(address), six ? "[%s]:%u" : "%s:%u", cfg->data_host, serve_port(n));
+	if (len < 0 || (size_t)len >= sizeof(address))
+		return errmsg_set(e, -ENAMETOOLONG, "the host %s is too long for an address", cfg->data_host);
+	return member_start(n, address, e);
 }
 
 static int open_ssd(struct node *n, const struct node_config *cfg, struct errmsg *e)
@@ -288,6 +337,11 @@ static int init_parts(struct node *n, const struct node_config *cfg)
 		r = persist_init(n);
 	if (r < 0)
 		return r;
+	if (cfg->data_listen) {
+		n->member = member_new(n, cfg);
+		if (!n->member)
+			return -ENOMEM;
+	}
 	n->policy = policy_new(n->capacity);
 	n->wq = workq_new(WORKERS_MAX);
 	n->ends = workq_new(ENDERS_MAX);
@@ -321,7 +375,7 @@ int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *
 	n->has_ssd = n->ssd != NULL;
 	node_ssd_room(n, &n->ssd_capacity, NULL);
 	n->ch->set_notice(n->ch, notice, n);
-	r = join(n, cfg, e);
+	r = n->member ? join_cluster(n, cfg, e) : join(n, cfg, e);
 	if (r < 0)
 		goto fail;
 	r = evict_start(n);
@@ -340,7 +394,10 @@ static void leave(struct node *n)
 {
 	struct msg *m = n->joined ? msg_new(MSG_LEAVE) : NULL;
 
-	if (m)
+	/* Whatever waits for a master that does not answer must not keep the node from its end. */
+	if (m && n->ch->last)
+		n->ch->last(n->ch, m, LEAVE_NS);
+	else if (m)
 		node_call_wait(n, m, NULL);
 	n->ch->set_notice(n->ch, NULL, NULL);
 }
@@ -352,7 +409,10 @@ static void run_dry(struct node *n)
 	n->events = (struct node_events){0};
 	atomic_store(&n->stopping, true);
 	pthread_rwlock_unlock(&n->events_lock);
+	/* A join that waits would make a member of it again. */
+	member_stop(n);
 	leave(n);
+	serve_stop(n);
 	n->wq = workq_free(n->wq);
 	n->ends = workq_free(n->ends);
 	n->refilling = workq_free(n->refilling);
@@ -371,11 +431,13 @@ struct node *node_stop(struct node *n)
 	if (!n)
 		return NULL;
 	run_dry(n);
+	serve_fini(n);
 	evict_fini(n);
 	persist_fini(n);
 	names_fini(n);
 	block_index_fini(n);
 	policy_free(n->policy);
+	member_free(n->member);
 	segment_close(n->seg);
 	pthread_cond_destroy(&n->tell_idle);
 	pthread_mutex_destroy(&n->tell_lock);
@@ -498,7 +560,9 @@ void node_get_stats(struct node *n, struct node_stats *ret)
 	    .dram_objects = count_get(n, mem_blocks),
 	    .ssd_objects = count_get(n, ssd_blocks),
 	    .hits_mem_local = count_get(n, hits_mem_local),
+	    .hits_mem_remote = count_get(n, hits_mem_remote),
 	    .hits_ssd_local = count_get(n, hits_ssd_local),
+	    .hits_ssd_remote = count_get(n, hits_ssd_remote),
 	    .hits_unknown = count_get(n, hits_unknown),
 	    .miss_never = count_get(n, miss[MSG_MISS_NEVER]),
 	    .miss_evicted = count_get(n, miss[MSG_MISS_EVICTED]),
@@ -514,6 +578,12 @@ void node_get_stats(struct node *n, struct node_stats *ret)
 	    .refills = count_get(n, refills),
 	    .refill_bytes = count_get(n, refill_bytes),
 	    .refill_failures = count_get(n, refill_failures),
+	    .fetches = count_get(n, fetches),
+	    .fetch_bytes = count_get(n, fetch_bytes),
+	    .fetch_failures = count_get(n, fetch_failures),
+	    .serves = count_get(n, serves),
+	    .serve_bytes = count_get(n, serve_bytes),
+	    .serve_failures = count_get(n, serve_failures),
 	    .evictions_dram = count_get(n, evictions_dram),
 	    .evictions_ssd = count_get(n, evictions_ssd),
 	    .persists = count_get(n, persists),

@@ -49,6 +49,14 @@ struct node_config {
 	uint64_t put_deadline_ms; /* of the master: how long a writer may be silent; 0: the default, 60 s */
 	uint64_t leg_deadline_ms; /* how long a reader waits for an SSD; 0: the default, 5 s */
 	uint64_t name_cache;	  /* leased names kept, or more: one a block that is here; 0: the default */
+
+	/*
+	 * Of a cluster: the master is another process, and so are the nodes that have what is not here. data_listen
+	 * NULL: standalone. data_host: what others are told, with the port that data_listen has.
+	 */
+	const char *data_listen, *data_host;
+	const char *key_file; /* NULL: none */
+	uint64_t staging;     /* bytes on their way from the SSD to others; 0: the default */
 };
 
 int node_start(const struct node_config *cfg, struct node **ret, struct errmsg *e);
@@ -61,6 +69,12 @@ void node_set_events(struct node *n, const struct node_events *ev);
 #define NODE_PRIVATE_ID (1ull << 63)
 
 /* ---- names ------------------------------------------------------------------------------------------------- */
+
+/*
+ * Whether the version is what some name is known to stand for. A node of a cluster whose kernel has remembered more
+ * must look that up again before it opens it; standalone it is always true.
+ */
+bool node_is_current(struct node *n, uint64_t put_id);
 
 /* What a name stands for on this node. */
 struct node_entry {
@@ -155,6 +169,8 @@ struct node_stats {
 	uint64_t puts, put_bytes, puts_revoked, put_nospace;
 	uint64_t gets_bytes; /* answered to readers */
 	uint64_t refills, refill_bytes, refill_failures;
+	uint64_t fetches, fetch_bytes, fetch_failures; /* from other nodes */
+	uint64_t serves, serve_bytes, serve_failures;  /* to other nodes */
 	uint64_t evictions_dram, evictions_ssd;
 	uint64_t persists, persist_bytes, persist_failures, persist_dropped, persist_backlog_bytes;
 	uint64_t checksum_errors, stale_routes;

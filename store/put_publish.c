@@ -221,7 +221,7 @@ static void publish_answer(void *arg, const struct msg *m)
 	pthread_mutex_lock(&p->lock);
 	if (m->status == 0) {
 		become_clean(p, &m->u.entry.a);
-		names_insert(n, p->dir, p->name, &m->u.entry.a, m->u.entry.lease);
+		names_insert(n, p->dir, p->name, &m->u.entry.a, m->u.entry.lease, m->tomb_tag);
 		send_late(p);
 		if (bytes)
 			atomic_store_explicit(&n->guess[p->dir % GUESS_SLOTS], bytes, memory_order_relaxed);
@@ -233,6 +233,7 @@ static void publish_answer(void *arg, const struct msg *m)
 	pthread_cond_broadcast(&p->settled);
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_unlock(&n->overlay.lock);
+	atomic_fetch_sub(&n->publishing, 1);
 	if (m->status == 0) {
 		count_add(n, puts, 1);
 		count_add(n, put_bytes, bytes);
@@ -281,6 +282,7 @@ static void publish_send(struct put *p, node_done_fn fn, void *arg)
 	}
 	if (m) {
 		put_ref(p);
+		atomic_fetch_add(&p->n->publishing, 1);
 		node_call(p->n, m, publish_answer, p);
 		return;
 	}

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Refill: a block that only the SSD tier has is read into a new file of the segment. Many readers of one missing
- * block are one refill: the first starts it, all of them wait on the block.
+ * Refill: a block that is not in memory here is brought into a new file of the segment: from the SSD tier, or in a
+ * cluster from another node, as the master says. Many readers of one missing block are one refill: the first starts it,
+ * all of them wait on the block.
  *
- * GetStart grants the target, the device reads straight into the pages of its file, the checksum is verified, and only
- * then do the readers see it. GetDone makes it a replica; where the version is not current any more it is temporary
- * and goes with its last holder. Jobs wait for refills, so these have threads of their own.
+ * GetStart grants the target, the device reads straight into the pages of its file (or the network does, fetch.c), the
+ * checksum is verified, and only then do the readers see it. GetDone makes it a replica; where the version is not
+ * current any more it is temporary and goes with its last holder. Jobs wait for refills, so these have threads of their
+ * own.
+ *
+ * In a cluster a source that fails is given up to the master, which names another.
  *
  * A device may take longer than a reader can wait: nothing at all has come from it in that time, so that a long queue
  * is no fault. At the deadline the readers get their error and the thread goes, but
@@ -30,13 +34,21 @@ struct refill {
 	struct ssd_key key;
 	int device; /* that has the key */
 	uint64_t get_id, alloc;
-	void *map; /* of the target file */
+	enum msg_source source;
+	struct plan plan; /* of a source elsewhere, */
+	char address[MSG_ADDRESS_MAX + 1];
+	unsigned tries;
+	uint64_t sum; /* of what has come from there */
+	void *map;    /* of the target file */
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool over; /* lock */
 	bool late; /* lock: read_over() ends it */
 	int err;   /* lock */
 };
+
+#define TRIES 6 /* sources, one after the other */
+#define AGAIN 1 /* that one was none, and all that it was granted has been given back */
 
 static void end(struct refill *f, int err);
 
@@ -175,6 +187,7 @@ static void get_revoke(struct refill *f, bool drop_source)
 		m->u.get.put_id = f->put_id;
 		m->u.get.block = f->index;
 		m->u.get.drop_ssd_source = drop_source;
+		m->u.get.source = f->source;
 		node_call(f->n, m, NULL, NULL);
 	}
 	space_freed(f->n);
@@ -234,6 +247,20 @@ static bool bad_source(int err)
 	return err == -EIO || err == -ENOENT || err == -EBADMSG;
 }
 
+static bool is_elsewhere(const struct refill *f)
+{
+	return f->source == MSG_SOURCE_MEM_REMOTE || f->source == MSG_SOURCE_SSD_REMOTE;
+}
+
+/* Call with the shard locked. */
+static void lose_ssd(struct node *n, struct block *b)
+{
+	if (b->flags & BLOCK_HELD)
+		ssd_unhold(n->ssd, block_key(b));
+	b->flags &= ~(uint32_t)BLOCK_HELD;
+	block_set_ssd(n, b, false);
+}
+
 /* Ends the refill: takes the waiters off and tells them. err 0: each gets a pin. */
 static void finish(struct refill *f, int err)
 {
@@ -245,22 +272,61 @@ static void finish(struct refill *f, int err)
 	b->waiters = NULL;
 	b->flags &= ~(uint32_t)(BLOCK_REFILL | BLOCK_LATE);
 	if (err == 0) {
-		block_has_memory(n, b, f->alloc);
+		/* It may have come by itself: published here, its put's answer on the way. */
+		if (!(b->flags & BLOCK_MEM)) {
+			block_has_memory(n, b, f->alloc);
+			b->source = f->source;
+		}
+		if (is_elsewhere(f)) {
+			b->sum = f->sum;
+			b->flags |= BLOCK_SUM;
+		}
 		err = block_map(n, b);
 		if (err == 0)
 			for (const struct block_wait *next = w; next; next = next->next)
 				b->pins++;
 	} else if (bad_source(err)) {
 		/* That copy is no good; it was the last one here. */
-		if (b->flags & BLOCK_HELD)
-			ssd_unhold(n->ssd, block_key(b));
-		b->flags &= ~(uint32_t)BLOCK_HELD;
-		block_set_ssd(n, b, false);
+		lose_ssd(n, b);
 		err = -EIO;
 	}
 	block_settle(n, s, b);
 	pthread_mutex_unlock(&s->lock);
 	wake(w, err);
+}
+
+/* What the master says of the source. */
+static void take_plan(struct refill *f, const struct msg *answer)
+{
+	f->get_id = answer->u.get.get_id;
+	f->alloc = answer->u.get.alloc;
+	f->source = (enum msg_source)answer->u.get.source;
+	if (!is_elsewhere(f))
+		return;
+	f->plan = (struct plan){
+	    .get_id = f->get_id,
+	    .put_id = f->put_id,
+	    .alloc = answer->u.get.source_alloc,
+	    .len = f->len,
+	    .source_tag = answer->u.get.source_tag,
+	    .expires_ns = answer->u.get.expires_ns,
+	    .block = f->index,
+	    .source = answer->u.get.source,
+	};
+	memcpy(f->plan.mac, answer->u.get.mac, sizeof(f->plan.mac));
+	memcpy(f->address, answer->u.get.source_address, sizeof(f->address));
+}
+
+/* Whether the plan is one that this node can follow. */
+static bool good_plan(const struct refill *f, const struct msg *answer)
+{
+	if (f->source == MSG_SOURCE_MEM_LOCAL)
+		return f->n->member;
+	if (answer->u.get.bytes < f->len)
+		return false;
+	if (f->source == MSG_SOURCE_SSD_LOCAL)
+		return f->n->has_ssd;
+	return f->n->member && is_elsewhere(f) && f->address[0] && answer->u.get.len == f->len;
 }
 
 static int start(struct refill *f)
@@ -269,10 +335,10 @@ static int start(struct refill *f)
 	int r = space_call(f->n, make_get_start, f, segment_charge(f->len), &answer);
 
 	if (r == 0) {
-		f->get_id = answer->u.get.get_id;
-		f->alloc = answer->u.get.alloc;
-		if (answer->u.get.source != MSG_SOURCE_SSD_LOCAL || answer->u.get.bytes < f->len) {
-			get_revoke(f, false);
+		take_plan(f, answer);
+		if (!good_plan(f, answer)) {
+			if (f->get_id)
+				get_revoke(f, false);
 			r = -EIO;
 		}
 	}
@@ -280,19 +346,29 @@ static int start(struct refill *f)
 	return r;
 }
 
+/* Where it was to come from, for the log. */
+static const char *place(const struct refill *f)
+{
+	return is_elsewhere(f) ? f->address : "the SSD";
+}
+
 static void refill_failed(struct refill *f, int err)
 {
 	struct node *n = f->n;
 	bool bad = bad_source(err);
 
-	count_add(n, refill_failures, 1);
+	if (is_elsewhere(f))
+		count_add(n, fetch_failures, 1);
+	else
+		count_add(n, refill_failures, 1);
 	count_add(n, stale_routes, err == -ENOENT);
 	count_add(n, checksum_errors, err == -EBADMSG);
 	count_add(n, miss_checksum, err == -EBADMSG);
-	log_warn("refill of block %u of version %llu failed: %s%s", f->index, (unsigned long long)f->put_id,
-		 strerror(-err), bad ? ", its SSD copy is given up" : "");
-	get_revoke(f, bad);
-	if (bad)
+	count_add(n, miss_timeout, err == -ETIMEDOUT);
+	log_warn("block %u of version %llu does not come from %s: %s%s", f->index, (unsigned long long)f->put_id,
+		 place(f), strerror(-err), bad ? ", that copy is given up" : "");
+	get_revoke(f, bad && f->source != MSG_SOURCE_MEM_REMOTE);
+	if (bad && !n->member)
 		node_tell_gone(n, f->put_id, 0, NULL);
 }
 
@@ -306,15 +382,27 @@ static void free_refill(struct refill *f)
 	persist_end(n);
 }
 
-/* The device has answered, or was never asked; the grant is there. On the device's thread when it is late. */
+static void count_done(struct refill *f)
+{
+	struct node *n = f->n;
+
+	if (is_elsewhere(f)) {
+		count_add(n, fetches, 1);
+		count_add(n, fetch_bytes, f->len);
+	} else {
+		count_add(n, refills, 1);
+		count_add(n, refill_bytes, f->len);
+	}
+}
+
+/* The source has answered, or was never asked; the grant is there. On the device's thread when it is late. */
 static void end(struct refill *f, int err)
 {
 	struct node *n = f->n;
 
 	settle_file(f, err);
 	if (err == 0) {
-		count_add(n, refills, 1);
-		count_add(n, refill_bytes, f->len);
+		count_done(f);
 		send_done(f);
 	} else {
 		refill_failed(f, err);
@@ -326,26 +414,129 @@ static void end(struct refill *f, int err)
 	free_refill(f);
 }
 
+/* Nothing was granted. */
+static void end_without(struct refill *f, int err)
+{
+	struct node *n = f->n;
+
+	finish(f, err);
+	evict_check(n);
+	free_refill(f);
+}
+
+/* The master may know another source: all of this attempt is given back. */
+static int give_up_source(struct refill *f, int err)
+{
+	struct node *n = f->n;
+	struct block_shard *s;
+
+	settle_file(f, err);
+	f->map = NULL;
+	refill_failed(f, err);
+	if (!is_elsewhere(f) && bad_source(err)) {
+		s = block_lock(n, f->put_id, f->index);
+		lose_ssd(n, block_find(s, f->put_id, f->index));
+		pthread_mutex_unlock(&s->lock);
+	}
+	count_sub(n, dram_reserved, segment_charge(f->len));
+	return AGAIN;
+}
+
+static int read_ssd(struct refill *f)
+{
+	struct node *n = f->n;
+	int r;
+
+	f->over = f->late = false;
+	f->device = ssd_device_of(n->ssd, f->key);
+	r = ssd_read(n->ssd, f->key, f->map, segment_charge(f->len), f->len, read_over, f);
+	return r ? r : wait_device(f);
+}
+
+/* Not the source's fault, or nobody waits for another. */
+static bool is_last(const struct refill *f, int err)
+{
+	return !f->n->member || f->tries >= TRIES || err == -ENOMEM || err == -ENOSPC || err == -ESHUTDOWN;
+}
+
+/* What was granted is filled. 0: it is over, well or not; AGAIN. */
+static int fill(struct refill *f)
+{
+	int r;
+
+	count_add(f->n, dram_reserved, segment_charge(f->len));
+	r = make_file(f);
+	if (r == 0)
+		r = is_elsewhere(f) ? fetch_block(f->n, f->address, &f->plan, f->map, &f->sum) : read_ssd(f);
+	if (r == -EINPROGRESS)
+		return 0;
+	if (r < 0 && !is_last(f, r))
+		return give_up_source(f, r);
+	end(f, r);
+	return 0;
+}
+
+/* The master takes it for ours: the put that made it waits for its answer here. False: it does not come. */
+static bool comes_by_itself(struct refill *f)
+{
+	uint64_t until = clock_ns() + f->n->leg_deadline_ns;
+	bool there = false;
+
+	while (!there && clock_ns() < until && !atomic_load(&f->n->stopping)) {
+		struct block_shard *s = block_lock(f->n, f->put_id, f->index);
+
+		there = block_find(s, f->put_id, f->index)->flags & BLOCK_MEM;
+		pthread_mutex_unlock(&s->lock);
+		if (!there)
+			nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+	}
+	return there;
+}
+
+/* The master's route is stale: a copy in memory that is not there. */
+static void tell_not_here(struct refill *f)
+{
+	struct msg *m = msg_new(MSG_MEM_EVICT);
+
+	if (m && msg_alloc_items(m, 1) == 0) {
+		m->items[0] = (struct msg_item){.put_id = f->put_id, .block = f->index, .flags = MSG_ITEM_FORCE};
+		node_call_wait(f->n, m, NULL);
+	} else {
+		msg_free(m);
+	}
+	count_add(f->n, stale_routes, 1);
+}
+
+/* 0: it is over, and f is gone; AGAIN. */
+static int attempt(struct refill *f)
+{
+	int r = start(f);
+
+	f->tries++;
+	/* -ENOENT: the master knows no copy any more. */
+	if (r < 0) {
+		end_without(f, r != -ENOENT ? r : f->n->member ? -ESTALE : -EIO);
+		return 0;
+	}
+	if (f->source != MSG_SOURCE_MEM_LOCAL)
+		return fill(f);
+	if (comes_by_itself(f)) {
+		end_without(f, 0);
+		return 0;
+	}
+	tell_not_here(f);
+	if (f->tries < TRIES)
+		return AGAIN;
+	end_without(f, -EIO);
+	return 0;
+}
+
 static void run(struct work *w)
 {
 	struct refill *f = container_of(w, struct refill, work);
-	int r = start(f);
 
-	if (r < 0) {
-		finish(f, r == -ENOENT ? -EIO : r); /* -ENOENT: the master knows no copy any more */
-		evict_check(f->n);
-		free_refill(f);
-		return;
-	}
-	count_add(f->n, dram_reserved, segment_charge(f->len));
-	r = make_file(f);
-	f->device = ssd_device_of(f->n->ssd, f->key);
-	if (r == 0)
-		r = ssd_read(f->n->ssd, f->key, f->map, segment_charge(f->len), f->len, read_over, f);
-	if (r == 0)
-		r = wait_device(f);
-	if (r != -EINPROGRESS)
-		end(f, r);
+	while (attempt(f) == AGAIN)
+		;
 }
 
 /* Call with the shard locked. */
@@ -379,7 +570,7 @@ int block_pin(struct node *n, struct block *b, bool map, struct block_wait *w)
 			b->pins++;
 			r = 1;
 		}
-	} else if ((b->flags & BLOCK_LATE) || !(b->flags & (BLOCK_SSD | BLOCK_REFILL))) {
+	} else if ((b->flags & BLOCK_LATE) || (!(b->flags & (BLOCK_SSD | BLOCK_REFILL)) && !n->member)) {
 		r = -EIO;
 	} else if (w) {
 		if (!(b->flags & BLOCK_REFILL))

@@ -7,19 +7,30 @@
 
 #include "store/impl.h"
 
-/* -ESTALE: there is no replica of it here. Call with the shard locked; b may be gone then. */
-static int hold_block(struct node *n, struct block_shard *s, struct block *b, bool *from_ssd)
+/* Where the blocks of a version are. */
+struct seen {
+	bool ssd, away;
+};
+
+/* -ESTALE: there is no replica of it here, nor elsewhere. Call with the shard locked; b may be gone then. */
+static int hold_block(struct node *n, struct block_shard *s, struct block *b, struct seen *seen)
 {
-	if (!b || (b->flags & BLOCK_DROP) || !(b->flags & (BLOCK_MEM | BLOCK_SSD)))
+	if (!b || (b->flags & BLOCK_DROP) || (!n->member && !(b->flags & (BLOCK_MEM | BLOCK_SSD))))
 		return -ESTALE;
 	if (!(b->flags & BLOCK_MEM)) {
 		/* From here on the ring may not overwrite it. */
-		if (!block_hold_ssd(n, b)) {
+		bool held = block_hold_ssd(n, b);
+
+		if (!held)
 			block_set_ssd(n, b, false);
+		if (!held && !n->member) {
 			block_settle(n, s, b);
 			return -ESTALE;
 		}
-		*from_ssd = true;
+		if (held)
+			seen->ssd = true;
+		else
+			seen->away = true;
 	}
 	b->holders++;
 	policy_access(&b->policy);
@@ -53,6 +64,7 @@ struct version *version_new(struct node *n, const struct msg_attr *a, uint32_t b
 	v->block_size = a->block_size;
 	v->n_blocks = 0;
 	atomic_init(&v->refs, 1);
+	atomic_init(&v->away, false);
 	count_add(n, open_versions, 1);
 	return v;
 }
@@ -75,24 +87,31 @@ static void tell_lost(struct version *v, uint32_t i)
 		persist_lost(n, v->put_id, i);
 }
 
-/* One block more. */
-static int hold_next(struct version *v, bool *from_ssd)
+/* One block more. In a cluster one that is not here gets its place all the same: a get brings it. */
+static int hold_next(struct version *v, struct seen *seen)
 {
 	struct node *n = v->n;
 	uint32_t i = v->n_blocks;
 	struct block_shard *s = block_lock(n, v->put_id, i);
 	struct block *b = block_find(s, v->put_id, i);
-	int r = hold_block(n, s, b, from_ssd);
+	int r = 0;
+
+	if (!b && n->member) {
+		b = block_get(n, s, v->put_id, i, block_len(v->size, v->block_size, i));
+		r = b ? 0 : -ENOMEM;
+	}
+	if (r == 0)
+		r = hold_block(n, s, b, seen);
 
 	if (r == 0)
 		v->blocks[v->n_blocks++] = b;
 	pthread_mutex_unlock(&s->lock);
-	if (r == -ESTALE && n->has_ssd)
+	if (r == -ESTALE && n->has_ssd && !n->member)
 		tell_lost(v, i);
 	return r;
 }
 
-static int hold(struct node *n, const struct msg_attr *a, struct version **ret, bool *from_ssd)
+static int hold(struct node *n, const struct msg_attr *a, struct version **ret, struct seen *seen)
 {
 	uint64_t blocks = a->block_size ? block_count(a->size, a->block_size) : 0;
 	struct version *v;
@@ -104,7 +123,7 @@ static int hold(struct node *n, const struct msg_attr *a, struct version **ret, 
 	if (!v)
 		return -ENOMEM;
 	while (v->n_blocks < blocks && !r)
-		r = hold_next(v, from_ssd);
+		r = hold_next(v, seen);
 	if (r < 0)
 		version_close(v);
 	else
@@ -114,9 +133,9 @@ static int hold(struct node *n, const struct msg_attr *a, struct version **ret, 
 
 int version_hold(struct node *n, const struct msg_attr *a, struct version **ret)
 {
-	bool from_ssd = false;
+	struct seen seen = {0};
 
-	return hold(n, a, ret, &from_ssd);
+	return hold(n, a, ret, &seen);
 }
 
 bool version_block_on_ssd(struct version *v, uint32_t i, struct ssd_key *ret)
@@ -134,16 +153,23 @@ bool version_block_on_ssd(struct version *v, uint32_t i, struct ssd_key *ret)
 
 int version_open(struct node *n, const struct msg_attr *a, struct version **ret)
 {
-	bool from_ssd = false;
-	int r = hold(n, a, ret, &from_ssd);
+	struct seen seen = {0};
+	int r = hold(n, a, ret, &seen);
 
 	if (r < 0 || !a->size)
 		return r;
-	if (from_ssd)
+	if (seen.away)
+		atomic_store(&(*ret)->away, true);
+	else if (seen.ssd)
 		count_add(n, hits_ssd_local, 1);
 	else
 		count_add(n, hits_mem_local, 1);
 	return 0;
+}
+
+bool version_is_away(const struct version *v)
+{
+	return atomic_load_explicit(&v->away, memory_order_relaxed);
 }
 
 struct version *version_ref(struct version *v)
@@ -247,7 +273,8 @@ static void read_finish(struct read_op *op, int err)
 		take_there(op);
 		count_add(n, gets_bytes, op->r.len);
 	}
-	op->fn(op->arg, err, err < 0 ? NULL : &op->r);
+	/* What was opened has gone from all nodes. */
+	op->fn(op->arg, err == -ESTALE ? -EIO : err, err < 0 ? NULL : &op->r);
 	free(op);
 	version_close(v);
 }
@@ -326,6 +353,59 @@ void version_pin(struct version *v, void (*fn)(void *arg, int err), void *arg)
 	r = block_pin(v->n, v->blocks[0], false, &op->wait);
 	if (r)
 		pin_waited(&op->wait, r < 0 ? r : 0);
+}
+
+/* Where the first block came from is where the whole is counted to have been got from. Once. */
+static void count_arrival(struct version *v)
+{
+	const struct block *b = v->blocks[0];
+	struct node *n = v->n;
+	struct block_shard *s;
+	uint32_t source;
+
+	if (!atomic_exchange(&v->away, false))
+		return;
+	s = block_lock(n, b->put_id, b->index);
+	source = b->source;
+	pthread_mutex_unlock(&s->lock);
+	if (source == MSG_SOURCE_MEM_REMOTE)
+		count_add(n, hits_mem_remote, 1);
+	else if (source == MSG_SOURCE_SSD_REMOTE)
+		count_add(n, hits_ssd_remote, 1);
+	else if (source == MSG_SOURCE_SSD_LOCAL)
+		count_add(n, hits_ssd_local, 1);
+	else
+		count_add(n, hits_mem_local, 1);
+}
+
+struct fetch_op {
+	struct version *v;
+	void (*fn)(void *arg, int err);
+	void *arg;
+};
+
+static void fetched(void *arg, int err)
+{
+	struct fetch_op *op = arg;
+
+	if (!err) {
+		count_arrival(op->v);
+		version_unpin(op->v);
+	}
+	op->fn(op->arg, err);
+	free(op);
+}
+
+void version_fetch(struct version *v, void (*fn)(void *arg, int err), void *arg)
+{
+	struct fetch_op *op = malloc(sizeof(*op));
+
+	if (!op) {
+		fn(arg, -ENOMEM);
+		return;
+	}
+	*op = (struct fetch_op){v, fn, arg};
+	version_pin(v, fetched, op);
 }
 
 void version_unpin(struct version *v)

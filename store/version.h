@@ -20,6 +20,13 @@
  */
 int version_open(struct node *n, const struct msg_attr *a, struct version **ret);
 struct version *version_close(struct version *v);
+/*
+ * In a cluster: some of it is on other nodes only. version_fetch() brings its first block, and counts the get; what is
+ * left comes as it is read. -ESTALE: it has gone from all nodes; look the name up again. -ENOSPC: no room for it here.
+ * The caller holds the version until fn has run.
+ */
+bool version_is_away(const struct version *v);
+void version_fetch(struct version *v, void (*fn)(void *arg, int err), void *arg);
 uint64_t version_size(const struct version *v);
 
 #define VERSION_READ_IOV 4

@@ -97,6 +97,8 @@ START_TEST(test_every_key)
 			    "catalog: /tmp/c.db\n"
 			    "listen: 10.0.0.7:7450\n"
 			    "cluster_key_file: /etc/fluxkv/key\n"
+			    "data_listen: 10.0.0.7:7451\n"
+			    "data_address: node7.lab\n"
 			    "control_socket: /tmp/s\n"
 			    "control_mode: 0660\n"
 			    "auto_namespace: no\n"
@@ -130,6 +132,8 @@ START_TEST(test_every_key)
 	ck_assert_str_eq(c.state_dir, "/tmp/state");
 	ck_assert_str_eq(c.listen, "10.0.0.7:7450");
 	ck_assert_str_eq(c.cluster_key_file, "/etc/fluxkv/key");
+	ck_assert_str_eq(c.data_listen, "10.0.0.7:7451");
+	ck_assert_str_eq(c.data_address, "node7.lab");
 	ck_assert_uint_eq(c.control_mode, 0660);
 	ck_assert(!c.auto_namespace && c.allow_other && !c.ssd_direct);
 	ck_assert_uint_eq(c.block_size, 16 << 20);
@@ -533,7 +537,7 @@ START_TEST(test_keys_of_the_master)
 	ck_assert_ptr_null(c.cluster_key_file);
 	ck_assert(same(&c, &old));
 	text = config_dump(&c);
-	ck_assert(text && !strstr(text, "listen") && !strstr(text, "cluster_key_file"));
+	ck_assert(text && !strstr(text, "\nlisten") && strstr(text, "\ncluster_key_file: null\n"));
 	free(text);
 	config_done(&old);
 }

@@ -10,6 +10,13 @@
 
 static bool bytes_here = true;
 
+static bool leases_hold = true;
+
+bool member_has_leases(struct node *n)
+{
+	return leases_hold;
+}
+
 bool block_all_present(struct node *n, const struct msg_attr *a)
 {
 	return bytes_here;
@@ -43,7 +50,7 @@ static void insert(const char *name, uint64_t id, uint64_t lease)
 {
 	struct msg_attr a = {.id = id, .size = 1, .kind = MSG_KIND_FILE};
 
-	names_insert(n, 7, name, &a, lease);
+	names_insert(n, 7, name, &a, lease, 0);
 }
 
 /* The id of what the name stands for; 0: not known. */
@@ -143,7 +150,7 @@ START_TEST(what_cannot_be_answered_from_here)
 {
 	struct msg_attr a = {.id = 1, .size = 1, .kind = MSG_KIND_FILE, .expires_ns = 1};
 
-	names_insert(n, 7, "a", &a, 1);
+	names_insert(n, 7, "a", &a, 1, 0);
 	ck_assert_uint_eq(known("a"), 0);
 	insert("b", 2, 2);
 	bytes_here = false;
@@ -152,7 +159,7 @@ START_TEST(what_cannot_be_answered_from_here)
 	ck_assert_uint_eq(known("b"), 2);
 	/* A directory, and an empty file, take the name. */
 	a = (struct msg_attr){.id = 3, .kind = MSG_KIND_DIR};
-	names_insert(n, 7, "b", &a, 3);
+	names_insert(n, 7, "b", &a, 3, 0);
 	ck_assert_uint_eq(known("b"), 0);
 	insert("b", 2, 2);
 	ck_assert_uint_eq(known("b"), 0);

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Life in a cluster: the node joins its master, says each second that it lives, and by the answers knows for how long
+ * what it was told of names may be believed.
+ *
+ * A master that had to do without it for too long has given it up: all that it had is nobody's then, and the node joins
+ * anew, with nothing. What its readers have open they keep.
+ *
+ * One thread of its own does all of that, since others wait for the master.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "store/impl.h"
+
+#define BEAT_NS NS_PER_SEC
+#define JOIN_AGAIN_NS NS_PER_SEC
+#define BUSY_NS (10 * NS_PER_SEC) /* an incarnation that was killed is taken for living so long, at most */
+
+struct member {
+	struct node *n;
+	char instance_key[256];
+	char address[MSG_ADDRESS_MAX + 1];
+	pthread_t thread;
+	bool runs;
+	atomic_ullong lease_until; /* clock_ns() */
+
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	bool stop;	    /* lock */
+	bool over;	    /* lock: the master does not know this incarnation any more */
+	bool beating;	    /* lock: a heartbeat has no answer yet */
+	uint64_t beat_ns;   /* lock: when it was sent */
+	uint64_t heard_ns;  /* lock: when the master told its clock last, */
+	uint64_t master_ns; /* lock: and what it said */
+};
+
+/* ---- what others ask ----------------------------------------------------------------------------------------- */
+
+bool member_has_leases(struct node *n)
+{
+	return !n->member || clock_ns() < atomic_load_explicit(&n->member->lease_until, memory_order_acquire);
+}
+
+uint64_t member_master_ns(struct node *n)
+{
+	struct member *m = n->member;
+	uint64_t ns;
+
+	pthread_mutex_lock(&m->lock);
+	/* The answer was made before it came. */
+	ns = m->heard_ns ? m->master_ns + (clock_ns() - m->heard_ns) : 0;
+	pthread_mutex_unlock(&m->lock);
+	return ns;
+}
+
+/* ---- joining ------------------------------------------------------------------------------------------------- */
+
+static struct msg *join_msg(struct node *n)
+{
+	const struct member *m = n->member;
+	struct msg *j = msg_new(MSG_JOIN);
+
+	if (!j)
+		return NULL;
+	j->u.join.capacity = n->capacity;
+	node_ssd_room(n, &j->u.join.ssd_capacity, NULL);
+	j->u.join.kv_ssd_storage = n->ssd != NULL;
+	memcpy(j->u.join.instance_key, m->instance_key, sizeof(m->instance_key));
+	memcpy(j->u.join.address, m->address, sizeof(m->address));
+	return j;
+}
+
+/* 0 with the new incarnation's tag. */
+static int join_once(struct node *n, uint64_t *ret_tag)
+{
+	struct msg *j = join_msg(n), *answer = NULL;
+	int r = j ? node_call_wait(n, j, &answer) : -ENOMEM;
+
+	if (r == 0)
+		*ret_tag = answer->u.join.tomb_tag;
+	msg_free(answer);
+	return r;
+}
+
+/* Waits. False: the node ends. */
+static bool pause_for(struct member *m, uint64_t ns)
+{
+	struct timespec until = clock_timespec(clock_ns() + ns);
+	bool stop;
+	int r = 0;
+
+	pthread_mutex_lock(&m->lock);
+	while (!m->stop && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&m->wake, &m->lock, &until);
+	stop = m->stop;
+	pthread_mutex_unlock(&m->lock);
+	return !stop;
+}
+
+static int join_first(struct node *n, struct errmsg *e)
+{
+	uint64_t until = clock_ns() + BUSY_NS, tag = 0;
+	int r;
+
+	while ((r = join_once(n, &tag)) == -EBUSY && clock_ns() < until)
+		pause_for(n->member, JOIN_AGAIN_NS);
+	n->tomb_tag = tag;
+	n->joined = r == 0;
+	serve_as(n, tag);
+	if (r == -EBUSY)
+		return errmsg_set(e, r,
+				  "the master has a living node \"%s\" already; give this one another instance_key",
+				  n->member->instance_key);
+	if (r == -ETIMEDOUT)
+		return errmsg_set(e, r, "the master does not answer");
+	return r < 0 ? errmsg_set(e, r, "the master refused node \"%s\": %s", n->member->instance_key, strerror(-r))
+		     : 0;
+}
+
+/* The master has given this incarnation up: so does the node, and joins as another. */
+static void join_again(struct member *m)
+{
+	struct node *n = m->n;
+	uint64_t tag = 0;
+	int r;
+
+	log_warn("the master has given up node \"%s\": what it had in the cluster is gone, and it joins anew",
+		 m->instance_key);
+	atomic_store(&m->lease_until, 0);
+	/* What is still on its way to us under the old one finds no one. */
+	n->tomb_tag = 0;
+	serve_as(n, 0);
+	names_forget_all(n);
+	block_forget_all(n);
+	reclaim_flush(n);
+	while ((r = join_once(n, &tag)) < 0)
+		if (!pause_for(m, JOIN_AGAIN_NS))
+			return;
+	n->tomb_tag = tag;
+	serve_as(n, tag);
+	log_info("node \"%s\" has joined again", m->instance_key);
+}
+
+/* ---- heartbeats ---------------------------------------------------------------------------------------------- */
+
+static void renew(struct member *m, uint64_t sent_ns, uint64_t lease_ns)
+{
+	if (lease_ns == UINT64_MAX)
+		atomic_store(&m->lease_until, UINT64_MAX);
+	else if (lease_ns)
+		atomic_store_explicit(&m->lease_until, sent_ns + lease_ns, memory_order_release);
+}
+
+static void beat_answer(void *arg, const struct msg *answer)
+{
+	struct node *n = arg;
+	struct member *m = n->member;
+
+	pthread_mutex_lock(&m->lock);
+	m->beating = false;
+	/* Of this incarnation, and not of one that was given up meanwhile. */
+	if (answer->tomb_tag == n->tomb_tag && answer->status == 0) {
+		m->heard_ns = clock_ns();
+		m->master_ns = answer->u.heartbeat.master_ns;
+		renew(m, m->beat_ns, answer->u.heartbeat.lease_ns);
+	} else if (answer->tomb_tag == n->tomb_tag && answer->status == -ESTALE) {
+		m->over = true;
+		pthread_cond_signal(&m->wake);
+	}
+	pthread_mutex_unlock(&m->lock);
+	space_freed(n);
+	node_told(n);
+}
+
+static void beat(struct member *m)
+{
+	bool send;
+
+	pthread_mutex_lock(&m->lock);
+	/* One at a time: what comes behind one that waits for the master would say nothing new. */
+	send = !m->beating;
+	if (send) {
+		m->beating = true;
+		m->beat_ns = clock_ns();
+	}
+	pthread_mutex_unlock(&m->lock);
+	if (!send || evict_heartbeat(m->n, beat_answer) == 0)
+		return;
+	pthread_mutex_lock(&m->lock);
+	m->beating = false;
+	pthread_mutex_unlock(&m->lock);
+}
+
+static void *member_main(void *arg)
+{
+	struct member *m = arg;
+	uint64_t next = 0;
+	bool stop, over;
+
+	for (;;) {
+		struct timespec until;
+		int r = 0;
+
+		if (clock_ns() >= next) {
+			beat(m);
+			next = clock_ns() + BEAT_NS;
+		}
+		until = clock_timespec(next);
+		pthread_mutex_lock(&m->lock);
+		while (!m->stop && !m->over && r != ETIMEDOUT)
+			r = pthread_cond_timedwait(&m->wake, &m->lock, &until);
+		stop = m->stop;
+		over = m->over;
+		m->over = false;
+		pthread_mutex_unlock(&m->lock);
+		if (stop)
+			return NULL;
+		if (over) {
+			join_again(m);
+			next = 0;
+		}
+	}
+}
+
+/* ---- start and stop ------------------------------------------------------------------------------------------ */
+
+struct member *member_new(struct node *n, const struct node_config *cfg)
+{
+	struct member *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->n = n;
+	strncpy(m->instance_key, cfg->instance_key, sizeof(m->instance_key) - 1);
+	pthread_mutex_init(&m->lock, NULL);
+	clock_cond_init(&m->wake);
+	return m;
+}
+
+void member_free(struct member *m)
+{
+	if (!m)
+		return;
+	pthread_cond_destroy(&m->wake);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+}
+
+int member_start(struct node *n, const char *address, struct errmsg *e)
+{
+	struct member *m = n->member;
+	int r;
+
+	if (strlen(address) > MSG_ADDRESS_MAX)
+		return errmsg_set(e, -ENAMETOOLONG, "the address %s is too long", address);
+	strcpy(m->address, address);
+	r = join_first(n, e);
+	if (r < 0)
+		return r;
+	r = pthread_create(&m->thread, NULL, member_main, m);
+	if (r)
+		return errmsg_set(e, -r, "cannot start a thread: %s", strerror(r));
+	pthread_setname_np(m->thread, "fkv-member");
+	m->runs = true;
+	return 0;
+}
+
+void member_stop(struct node *n)
+{
+	struct member *m = n->member;
+
+	if (!m || !m->runs)
+		return;
+	pthread_mutex_lock(&m->lock);
+	m->stop = true;
+	pthread_cond_signal(&m->wake);
+	pthread_mutex_unlock(&m->lock);
+	pthread_join(m->thread, NULL);
+	m->runs = false;
+}
