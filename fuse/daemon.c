@@ -47,6 +47,9 @@ struct daemon {
 	struct local_master *master; /* standalone, */
 	struct rpc_client *rpc;	     /* or the way to one elsewhere */
 	struct node *node;
+	pthread_mutex_t attach_lock;
+	struct node *attached; /* attach_lock: who is told that the master waits for it */
+	bool unattached;       /* attach_lock: it was to be told, and was not there yet */
 	struct fs *fs;
 	struct ctl *ctl;
 	struct signals *signals;
@@ -210,10 +213,38 @@ static int set_data_host(struct daemon *d, const char *local, struct errmsg *e)
 	return d->data_host ? 0 : errmsg_set(e, -ENOMEM, "out of memory");
 }
 
+/* On the channel's thread. */
+static void on_unattached(void *arg)
+{
+	struct daemon *d = arg;
+
+	pthread_mutex_lock(&d->attach_lock);
+	if (d->attached)
+		node_unattached(d->attached);
+	else
+		d->unattached = true;
+	pthread_mutex_unlock(&d->attach_lock);
+}
+
+static void attach(struct daemon *d, struct node *node)
+{
+	pthread_mutex_lock(&d->attach_lock);
+	d->attached = node;
+	if (node && d->unattached)
+		node_unattached(node);
+	d->unattached = false;
+	pthread_mutex_unlock(&d->attach_lock);
+}
+
 /* Whoever starts a node and its master at once must not have to do it in an order. */
 static int find_master(struct daemon *d, struct errmsg *e)
 {
-	const struct rpc_client_config cfg = {.master = d->args->source, .key_file = d->cfg.cluster_key_file};
+	const struct rpc_client_config cfg = {
+	    .master = d->args->source,
+	    .key_file = d->cfg.cluster_key_file,
+	    .unattached = on_unattached,
+	    .arg = d,
+	};
 	char local[64];
 	int r = rpc_client_start(&cfg, &d->rpc, e);
 
@@ -288,6 +319,8 @@ static int start_node(struct daemon *d, struct errmsg *e)
 		limits[i] = c->ssd[i].limit;
 	}
 	r = paths && limits ? node_start(&cfg, &d->node, e) : errmsg_set(e, -ENOMEM, "out of memory");
+	if (r == 0 && d->rpc)
+		attach(d, d->node);
 	if (r == 0)
 		warn_of_blocks(d);
 	free(limits);
@@ -529,6 +562,7 @@ static void stop(struct daemon *d)
 	d->signals = signals_stop(d->signals);
 	d->ctl = ctl_stop(d->ctl);
 	d->fs = fs_unmount(d->fs);
+	attach(d, NULL);
 	if (d->node)
 		d->node = node_stop(d->node);
 	d->master = local_master_stop(d->master);
@@ -550,6 +584,7 @@ static void release(struct daemon *d)
 	free(d->data_listen);
 	free(d->data_host);
 	config_done(&d->cfg);
+	pthread_mutex_destroy(&d->attach_lock);
 	pthread_mutex_destroy(&d->lock);
 }
 
@@ -589,7 +624,13 @@ static void clear_cut_off(const struct daemon *d, int *ret_status)
 
 int daemon_run(const struct daemon_args *args, struct config *cfg, struct ready *ready)
 {
-	struct daemon d = {.args = args, .ready = ready, .cfg = *cfg, .lock = PTHREAD_MUTEX_INITIALIZER};
+	struct daemon d = {
+	    .args = args,
+	    .ready = ready,
+	    .cfg = *cfg,
+	    .lock = PTHREAD_MUTEX_INITIALIZER,
+	    .attach_lock = PTHREAD_MUTEX_INITIALIZER,
+	};
 	struct errmsg e = {.text = ""};
 	int status;
 

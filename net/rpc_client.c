@@ -62,6 +62,7 @@ struct rpc_client {
 	struct conn *conn; /* being made, or there */
 	uv_getaddrinfo_t lookup;
 	bool up, looking_up, stopping;
+	bool held; /* the master waits for the node to say what it has */
 	uint64_t next_id;
 	uint64_t heard_ns; /* when something came last */
 	uint64_t back_off_ms;
@@ -159,11 +160,45 @@ static bool send_call(struct rpc_client *c, struct call *call, uint64_t now)
 	return true;
 }
 
+/* What a master takes from a node that it waits for. */
+static bool attaches(enum msg_type type)
+{
+	switch (type) {
+	case MSG_JOIN:
+	case MSG_HEARTBEAT:
+	case MSG_LEAVE:
+	case MSG_INVENTORY:
+	case MSG_PUT_RESUME:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void send_held(struct rpc_client *c, uint64_t now)
+{
+	struct list *pos, *tmp;
+
+	list_for_each(pos, tmp, &c->waiting)
+	{
+		struct call *call = container_of(pos, struct call, calls);
+
+		if (attaches(call->req->type) && !send_call(c, call, now))
+			return;
+	}
+	if (c->up)
+		conn_flush(c->conn);
+}
+
 /* As many as may be without an answer. */
 static void send_some(struct rpc_client *c)
 {
 	uint64_t now = clock_ns();
 
+	if (c->up && c->held) {
+		send_held(c, now);
+		return;
+	}
 	while (c->up && c->n_sent < RPC_WINDOW && !list_empty(&c->waiting))
 		if (!send_call(c, list_first(&c->waiting, struct call, calls), now))
 			return;
@@ -264,6 +299,37 @@ static bool good_answer(const struct msg *req, const struct msg *m)
 	}
 }
 
+/* Back to those that wait, where it was among them. Nothing has come of it. */
+static void hold_back(struct rpc_client *c, struct call *call)
+{
+	struct list *pos = c->waiting.next;
+
+	call->is_sent = call->ever_sent = false;
+	c->n_sent--;
+	list_del(&call->calls);
+	while (pos != &c->waiting && container_of(pos, struct call, calls)->id < call->id)
+		pos = pos->next;
+	list_add_tail(&call->calls, pos);
+}
+
+static void be_held(struct rpc_client *c)
+{
+	if (c->held)
+		return;
+	c->held = true;
+	c->cfg.unattached(c->cfg.arg);
+}
+
+/* Whether this answer is the end of the waiting. */
+static bool lets_go(const struct msg *req, const struct msg *answer)
+{
+	if (answer->status)
+		return false;
+	if (req->type == MSG_JOIN)
+		return answer->u.join.tomb_tag != req->u.join.tomb_tag;
+	return req->type == MSG_INVENTORY && req->u.inventory.end;
+}
+
 static void got_answer(struct rpc_client *c, struct msg *m)
 {
 	struct call *call = find(c, m->req_id);
@@ -278,6 +344,16 @@ static void got_answer(struct rpc_client *c, struct msg *m)
 		conn_close(c->conn, -EBADMSG);
 		return;
 	}
+	if (m->status == -EUNATCH && c->cfg.unattached) {
+		be_held(c);
+		if (!attaches(m->type)) {
+			hold_back(c, call);
+			msg_free(m);
+			return;
+		}
+	}
+	if (lets_go(call->req, m))
+		c->held = false;
 	finish(c, call, m);
 	send_some(c);
 }

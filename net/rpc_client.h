@@ -39,6 +39,13 @@ struct rpc_client_config {
 	uint64_t silence_ms;	  /* a connection over which nothing comes, though answers are due, is left; 0: 5 s */
 	uint64_t back_off_ms;	  /* before the second attempt; doubles with each that fails; 0: 20 ms */
 	uint64_t max_back_off_ms; /* 0: 2 s */
+	/*
+	 * A master that was started again waits for what the node has (-EUNATCH): told once, on the client's thread.
+	 * What was called waits here, but for what says that, until the last MSG_INVENTORY has been taken, or a MSG_JOIN
+	 * has made another incarnation of the node. NULL: -EUNATCH is an answer as any.
+	 */
+	void (*unattached)(void *arg);
+	void *arg;
 };
 
 struct rpc_client_stats {

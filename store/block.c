@@ -422,6 +422,16 @@ static void forget_block(struct node *n, struct block_shard *s, struct block *b)
 	block_settle(n, s, b);
 }
 
+void block_forget(struct node *n, uint64_t put_id, uint32_t index)
+{
+	struct block_shard *s = block_lock(n, put_id, index);
+	struct block *b = block_find(s, put_id, index);
+
+	if (b)
+		forget_block(n, s, b);
+	pthread_mutex_unlock(&s->lock);
+}
+
 void block_forget_all(struct node *n)
 {
 	for (size_t i = 0; i < BLOCK_SHARDS; i++) {

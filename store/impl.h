@@ -6,7 +6,7 @@
  *   block.c    the block index: which blocks have a replica here, and who uses them
  *   version.c  published versions: holds and reads
  *   refill.c   SSD to memory          persist.c  memory to SSD
- *   fetch.c    from other nodes       serve.c    to other nodes       member.c   life in a cluster
+ *   fetch.c    from node to node      member.c   life in a cluster    resume.c   behind a master's restart
  *   evict.c    the evictor's thread: victims, reclaiming, waiting for room
  *   names.c    lookups, what changes names      dir.c  reading directories
  *   leased.c   the names that are known under a lease      overlay.c  which names stand for a private version
@@ -59,7 +59,8 @@ enum block_flags {
 	BLOCK_SHARED = 1 << 12, /* programs have had the memory file itself, and may map it still */
 	BLOCK_PIN = 1 << 10,	/* its object is pinned: the last copy stays, on the SSD tier by a hold */
 	BLOCK_TIERED = 1 << 13, /* belongs on the SSD tier too: its namespace says so, and its version fits there */
-	BLOCK_OLD = 1 << 14,	/* of an incarnation that is over: no master knows it */
+	BLOCK_OLD = 1 << 14,	/* its memory copy is one that no master knows */
+	BLOCK_ASKED = 1 << 15,	/* the master was asked whether its memory copy is a replica */
 };
 
 struct block_wait;
@@ -341,7 +342,11 @@ static inline uint64_t block_len(uint64_t size, uint64_t block_size, uint64_t in
 
 /* MSG_DROP. */
 void block_drop_version(struct node *n, uint64_t put_id, uint64_t n_blocks);
-/* What was published under an incarnation that is over is nobody's; open handles keep what they have in memory. */
+/*
+ * What the master does not know is nobody's; open handles keep what they have in memory. All: what was published under
+ * an incarnation that is over.
+ */
+void block_forget(struct node *n, uint64_t put_id, uint32_t index);
 void block_forget_all(struct node *n);
 /* One part of a drop is done; the last tells the reclaimer. */
 void drop_part_done(struct node *n, struct drop *d);
@@ -368,6 +373,9 @@ void member_free(struct member *m);
 /* Joins, which waits for the master, and begins to say that it lives. address: where others get blocks from it. */
 int member_start(struct node *n, const char *address, struct errmsg *e);
 void member_stop(struct node *n);
+/* resume.c: says all that the node has. 0; -ESTALE: the master does not know the node after all; -ESHUTDOWN; -ENOMEM.
+ */
+int resume_stock(struct node *n);
 /* Whether what is known under a lease may be believed: always, standalone. */
 bool member_has_leases(struct node *n);
 /* The master's clock shows at least this; 0: not known. */

@@ -4,7 +4,8 @@
  * what it was told of names may be believed.
  *
  * A master that had to do without it for too long has given it up: all that it had is nobody's then, and the node joins
- * anew, with nothing. What its readers have open they keep.
+ * anew, with nothing. What its readers have open they keep. A master that was started again is told what it has
+ * (resume.c), and goes on with it.
  *
  * One thread of its own does all of that, since others wait for the master.
  */
@@ -32,6 +33,7 @@ struct member {
 	pthread_cond_t wake;
 	bool stop;	    /* lock */
 	bool over;	    /* lock: the master does not know this incarnation any more */
+	bool unattached;    /* lock: a master that was started again waits for us */
 	bool beating;	    /* lock: a heartbeat has no answer yet */
 	uint64_t beat_ns;   /* lock: when it was sent */
 	uint64_t heard_ns;  /* lock: when the master told its clock last, */
@@ -59,13 +61,15 @@ uint64_t member_master_ns(struct node *n)
 
 /* ---- joining ------------------------------------------------------------------------------------------------- */
 
-static struct msg *join_msg(struct node *n)
+/* tag: to go on as, or 0. */
+static struct msg *join_msg(struct node *n, uint64_t tag)
 {
 	const struct member *m = n->member;
 	struct msg *j = msg_new(MSG_JOIN);
 
 	if (!j)
 		return NULL;
+	j->u.join.tomb_tag = tag;
 	j->u.join.capacity = n->capacity;
 	node_ssd_room(n, &j->u.join.ssd_capacity, NULL);
 	j->u.join.kv_ssd_storage = n->ssd != NULL;
@@ -74,14 +78,14 @@ static struct msg *join_msg(struct node *n)
 	return j;
 }
 
-/* 0 with the new incarnation's tag. */
-static int join_once(struct node *n, uint64_t *ret_tag)
+/* 0 with the incarnation's tag: the one that *tag asked for, or a new one. */
+static int join_once(struct node *n, uint64_t *tag)
 {
-	struct msg *j = join_msg(n), *answer = NULL;
+	struct msg *j = join_msg(n, *tag), *answer = NULL;
 	int r = j ? node_call_wait(n, j, &answer) : -ENOMEM;
 
 	if (r == 0)
-		*ret_tag = answer->u.join.tomb_tag;
+		*tag = answer->u.join.tomb_tag;
 	msg_free(answer);
 	return r;
 }
@@ -121,28 +125,84 @@ static int join_first(struct node *n, struct errmsg *e)
 		     : 0;
 }
 
-/* The master has given this incarnation up: so does the node, and joins as another. */
-static void join_again(struct member *m)
+/* Until it is answered. False: the node ends. */
+static bool join_until(struct member *m, uint64_t *tag)
+{
+	uint64_t asked = *tag;
+
+	while (join_once(m->n, tag) < 0) {
+		*tag = asked;
+		if (!pause_for(m, JOIN_AGAIN_NS))
+			return false;
+	}
+	return true;
+}
+
+/* What was had under the old incarnation is nobody's, and what is still on its way to it finds no one. */
+static void forget_incarnation(struct member *m)
 {
 	struct node *n = m->n;
-	uint64_t tag = 0;
-	int r;
 
 	log_warn("the master has given up node \"%s\": what it had in the cluster is gone, and it joins anew",
 		 m->instance_key);
 	atomic_store(&m->lease_until, 0);
-	/* What is still on its way to us under the old one finds no one. */
 	n->tomb_tag = 0;
 	serve_as(n, 0);
 	names_forget_all(n);
 	block_forget_all(n);
 	reclaim_flush(n);
-	while ((r = join_once(n, &tag)) < 0)
-		if (!pause_for(m, JOIN_AGAIN_NS))
-			return;
-	n->tomb_tag = tag;
-	serve_as(n, tag);
+}
+
+static void begin_incarnation(struct member *m, uint64_t tag)
+{
+	m->n->tomb_tag = tag;
+	serve_as(m->n, tag);
 	log_info("node \"%s\" has joined again", m->instance_key);
+}
+
+static void join_again(struct member *m)
+{
+	uint64_t tag = 0;
+
+	forget_incarnation(m);
+	if (join_until(m, &tag))
+		begin_incarnation(m, tag);
+}
+
+/* The master was started again, and knows this incarnation from its catalogue. */
+static void go_on(struct member *m)
+{
+	struct node *n = m->n;
+	uint64_t tag = n->tomb_tag;
+	int r = 0;
+
+	atomic_store(&m->lease_until, 0);
+	if (!join_until(m, &tag))
+		return;
+	if (tag != n->tomb_tag) {
+		/* It has waited for us in vain before. */
+		forget_incarnation(m);
+		begin_incarnation(m, tag);
+		return;
+	}
+	do {
+		r = resume_stock(n);
+	} while (r < 0 && r != -ESTALE && r != -ESHUTDOWN && pause_for(m, JOIN_AGAIN_NS) && join_until(m, &tag) &&
+		 tag == n->tomb_tag);
+	if (r == 0)
+		log_info("the master was started again, and knows what node \"%s\" has", m->instance_key);
+	else if (r != -ESHUTDOWN)
+		join_again(m);
+}
+
+void node_unattached(struct node *n)
+{
+	struct member *m = n->member;
+
+	pthread_mutex_lock(&m->lock);
+	m->unattached = true;
+	pthread_cond_signal(&m->wake);
+	pthread_mutex_unlock(&m->lock);
 }
 
 /* ---- heartbeats ---------------------------------------------------------------------------------------------- */
@@ -199,7 +259,7 @@ static void *member_main(void *arg)
 {
 	struct member *m = arg;
 	uint64_t next = 0;
-	bool stop, over;
+	bool stop, over, unattached;
 
 	for (;;) {
 		struct timespec until;
@@ -211,18 +271,21 @@ static void *member_main(void *arg)
 		}
 		until = clock_timespec(next);
 		pthread_mutex_lock(&m->lock);
-		while (!m->stop && !m->over && r != ETIMEDOUT)
+		while (!m->stop && !m->over && !m->unattached && r != ETIMEDOUT)
 			r = pthread_cond_timedwait(&m->wake, &m->lock, &until);
 		stop = m->stop;
 		over = m->over;
-		m->over = false;
+		unattached = m->unattached;
+		m->over = m->unattached = false;
 		pthread_mutex_unlock(&m->lock);
 		if (stop)
 			return NULL;
-		if (over) {
+		if (over)
 			join_again(m);
+		else if (unattached)
+			go_on(m);
+		if (over || unattached)
 			next = 0;
-		}
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names: looking them up, and the operations that change them. A name is looked for in the overlay first, then among the
- * leased names, then at the master.
+ * Names: looking them up, and the operations that change them. A name is looked for in the overlay first, then among
+ * the leased names, then at the master.
  *
  * The kernel serialises what changes one directory (create, unlink, rename, mkdir, rmdir), so two such operations on
  * one name do not meet here; publishes and lookups come at any time.

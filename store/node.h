@@ -68,6 +68,12 @@ void node_set_events(struct node *n, const struct node_events *ev);
 /* A private version's attr.id has this bit; no id from the master has. */
 #define NODE_PRIVATE_ID (1ull << 63)
 
+/*
+ * What the channel hears when a master was started again: it waits for the node to say what it has. Any thread, also one
+ * of the channel's.
+ */
+void node_unattached(struct node *n);
+
 /* ---- names ------------------------------------------------------------------------------------------------- */
 
 /*

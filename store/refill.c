@@ -47,8 +47,9 @@ struct refill {
 	int err;   /* lock */
 };
 
-#define TRIES 6 /* sources, one after the other */
-#define AGAIN 1 /* that one was none, and all that it was granted has been given back */
+#define RECOVERY_NS (35 * NS_PER_SEC) /* a master gives up those that do not come after 30 */
+#define TRIES 6			      /* sources, one after the other */
+#define AGAIN 1			      /* that one was none, and all that it was granted has been given back */
 
 static void end(struct refill *f, int err);
 
@@ -203,23 +204,34 @@ struct done_ctx {
 static void done_answer(void *arg, const struct msg *answer)
 {
 	struct done_ctx *c = arg;
+	bool temporary = answer->status < 0 || !answer->u.get.promoted;
 	struct node *n = c->n;
+	struct block_shard *s = block_lock(n, c->put_id, c->index);
+	struct block *b = block_find(s, c->put_id, c->index);
 
-	if (answer->status < 0 || !answer->u.get.promoted) {
-		struct block_shard *s = block_lock(c->n, c->put_id, c->index);
-		struct block *b = block_find(s, c->put_id, c->index);
-
+	if (b)
+		b->flags &= ~(uint32_t)BLOCK_ASKED;
+	if (temporary) {
 		/* Its refill has not come to its end yet: it will find the mark. */
 		if (b && (b->flags & BLOCK_REFILL)) {
 			b->flags |= BLOCK_TEMP;
 		} else if (b && (b->flags & BLOCK_MEM) && b->alloc == c->alloc) {
 			b->flags |= BLOCK_TEMP;
-			block_settle(c->n, s, b);
+			block_settle(n, s, b);
 		}
-		pthread_mutex_unlock(&s->lock);
 	}
+	pthread_mutex_unlock(&s->lock);
 	free(c);
 	persist_end(n);
+}
+
+/* BLOCK_REFILL keeps the block. */
+static void mark_asked(struct refill *f)
+{
+	struct block_shard *s = block_lock(f->n, f->put_id, f->index);
+
+	block_find(s, f->put_id, f->index)->flags |= BLOCK_ASKED;
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void send_done(struct refill *f)
@@ -234,6 +246,7 @@ static void send_done(struct refill *f)
 		if (c) {
 			*c = (struct done_ctx){f->n, f->put_id, f->alloc, f->index};
 			persist_begin(f->n);
+			mark_asked(f);
 		}
 		node_call(f->n, m, c ? done_answer : NULL, c);
 	} else {
@@ -507,10 +520,21 @@ static void tell_not_here(struct refill *f)
 	count_add(f->n, stale_routes, 1);
 }
 
+/* While a master that was started again waits for its owners, one that is still to come may have the block. */
+static int start_patiently(struct refill *f)
+{
+	uint64_t until = clock_ns() + RECOVERY_NS;
+	int r;
+
+	while ((r = start(f)) == -EAGAIN && clock_ns() < until && !atomic_load(&f->n->stopping))
+		nanosleep(&(struct timespec){.tv_nsec = 50 * NS_PER_MS}, NULL);
+	return r == -EAGAIN ? -EIO : r;
+}
+
 /* 0: it is over, and f is gone; AGAIN. */
 static int attempt(struct refill *f)
 {
-	int r = start(f);
+	int r = start_patiently(f);
 
 	f->tries++;
 	/* -ENOENT: the master knows no copy any more. */
