@@ -11,6 +11,7 @@
 
 #include "master/gets.h"
 #include "master/inode.h"
+#include "master/lease.h"
 #include "master/members.h"
 #include "master/puts.h"
 #include "master/route.h"
@@ -256,6 +257,40 @@ static void check_ledgers(struct check *k)
 	}
 }
 
+/* Every revoke that waits is one of a node that lives, and of what was said of a name; the counts are theirs. */
+static void check_leases(struct check *k)
+{
+	const struct core *c = k->c;
+	uint32_t revokes = 0, told = 0, alls = 0;
+	struct list *pos, *tmp;
+
+	for (uint32_t n = 1; n < c->n_members; n++) {
+		const struct member *mem = c->members[n];
+		uint32_t count = 0;
+
+		if (!mem)
+			continue;
+		list_for_each(pos, tmp, &mem->revokes)
+		{
+			const struct revoke *rv = container_of(pos, struct revoke, fifo);
+
+			EXPECT(k, moved_get(c, rv->moved)->told, "node %u: a revoke of nothing", n);
+			count++;
+		}
+		EXPECT(k, count == mem->n_revokes && (mem->live || (!count && !mem->all_from)), "node %u: %u revokes",
+		       n, count);
+		revokes += count;
+		alls += mem->all_from && !mem->lapsed;
+	}
+	for (uint32_t h = 1; h < c->moved.top; h++)
+		told += moved_get(c, h)->told;
+	EXPECT(k, revokes == c->revokes.used && told == revokes, "revokes leaked: %u, %u, %u", revokes, told,
+	       c->revokes.used);
+	EXPECT(k, alls == c->n_alls, "revokes of all leases: %u, not %u", c->n_alls, alls);
+	EXPECT(k, c->moved.used == c->moved_by_hash.count, "what was said of names leaked");
+	EXPECT(k, c->waiting.used == c->waits_by_req.count + (c->spare != 0), "requests that wait leaked");
+}
+
 int core_check(struct core *c, char *why, size_t why_len)
 {
 	struct check k = {.c = c, .why = why, .why_len = why_len};
@@ -276,6 +311,7 @@ int core_check(struct core *c, char *why, size_t why_len)
 		check_spaces(&k);
 		check_grants(&k);
 		check_ledgers(&k);
+		check_leases(&k);
 	}
 	free(k.used);
 	free(k.reserved);

@@ -10,6 +10,7 @@
 #include "master/attrs.h"
 #include "master/gets.h"
 #include "master/inode.h"
+#include "master/lease.h"
 #include "master/ledger.h"
 #include "master/members.h"
 #include "master/misses.h"
@@ -22,6 +23,7 @@
 #include "master/state.h"
 #include "master/step.h"
 #include "master/version.h"
+#include "master/waits.h"
 
 #define DIRTY_NS NS_PER_SEC /* times of directories reach the catalogue so much later */
 #define ID_BLOCK_MIN 256u
@@ -45,6 +47,9 @@ static void configure(struct core *c, const struct core_config *cfg)
 	k->id_block = or_default(k->id_block, 1ull << 20);
 	if (k->id_block < ID_BLOCK_MIN)
 		k->id_block = ID_BLOCK_MIN;
+	/* One that is dead has no lease any more. */
+	if (k->dead_after_ns && k->lease_ns > k->dead_after_ns)
+		k->lease_ns = k->dead_after_ns;
 	k->root_mode = (uint32_t)or_default(k->root_mode, 0755);
 }
 
@@ -58,6 +63,8 @@ struct core *core_new(const struct core_config *cfg)
 	configure(c, cfg);
 	list_init(&c->tickets_fifo);
 	list_init(&c->gets_fifo);
+	leases_init(c);
+	waits_init(c);
 	if (puts_init(c) < 0 || gets_init(c) < 0 || looses_init(c) < 0 || xattrs_init(c) < 0 || misses_init(c) < 0 ||
 	    inodes_init(c) < 0)
 		return core_free(c);
@@ -79,6 +86,8 @@ struct core *core_free(struct core *c)
 	gets_fini(c);
 	looses_fini(c);
 	xattrs_fini(c);
+	waits_fini(c);
+	leases_fini(c);
 	spaces_fini(c);
 	members_fini(c);
 	free(c->misses);
@@ -94,41 +103,43 @@ struct core *core_free(struct core *c)
 struct op {
 	int (*fn)(struct core *c, struct msg *m);
 	bool draws_ids;
+	bool moves; /* names, so that it may have to wait for others to know */
 };
 
 static const struct op ops[MSG_TYPES] = {
-    [MSG_JOIN] = {op_join, true},
-    [MSG_HEARTBEAT] = {op_heartbeat, false},
-    [MSG_LEAVE] = {op_leave, false},
-    [MSG_LOOKUP] = {op_lookup, false},
-    [MSG_GETATTR] = {op_getattr, false},
-    [MSG_SETATTR] = {op_setattr, false},
-    [MSG_READDIR] = {op_readdir, false},
-    [MSG_MKDIR] = {op_mkdir, true},
-    [MSG_RMDIR] = {op_rmdir, false},
-    [MSG_RENAME] = {op_rename, true},
-    [MSG_DELETE] = {op_delete, false},
-    [MSG_GETXATTRS] = {op_getxattrs, false},
-    [MSG_SETXATTRS] = {op_setxattrs, false},
-    [MSG_STATFS] = {op_statfs, false},
-    [MSG_NS_CREATE] = {op_ns_create, true},
-    [MSG_NS_SET] = {op_ns_set, false},
-    [MSG_NS_LIST] = {op_ns_list, false},
-    [MSG_NS_REMOVE] = {op_ns_remove, false},
-    [MSG_PUT_START] = {op_put_start, true},
-    [MSG_PUT_EXTEND] = {op_put_extend, true},
-    [MSG_PUT_RESERVE] = {op_put_reserve, false},
-    [MSG_PUT_DONE] = {op_put_done, true},
-    [MSG_PUT_REVOKE] = {op_put_revoke, false},
-    [MSG_PUT_RENEW] = {op_put_renew, false},
-    [MSG_GET_START] = {op_get_start, true},
-    [MSG_GET_DONE] = {op_get_done, false},
-    [MSG_GET_REVOKE] = {op_get_revoke, false},
-    [MSG_SSD_COMMIT] = {op_ssd_commit, false},
-    [MSG_SSD_EVICT] = {op_ssd_evict, false},
-    [MSG_MEM_EVICT] = {op_mem_evict, false},
-    [MSG_DELETE_ACK] = {op_delete_ack, false},
-    [MSG_ALLOC_FREED] = {op_alloc_freed, false},
+    [MSG_JOIN] = {op_join, true, false},
+    [MSG_HEARTBEAT] = {op_heartbeat, false, false},
+    [MSG_LEAVE] = {op_leave, false, false},
+    [MSG_LOOKUP] = {op_lookup, false, false},
+    [MSG_GETATTR] = {op_getattr, false, false},
+    [MSG_SETATTR] = {op_setattr, false, false},
+    [MSG_READDIR] = {op_readdir, false, false},
+    [MSG_MKDIR] = {op_mkdir, true, false},
+    [MSG_RMDIR] = {op_rmdir, false, true},
+    [MSG_RENAME] = {op_rename, true, true},
+    [MSG_DELETE] = {op_delete, false, true},
+    [MSG_GETXATTRS] = {op_getxattrs, false, false},
+    [MSG_SETXATTRS] = {op_setxattrs, false, false},
+    [MSG_STATFS] = {op_statfs, false, false},
+    [MSG_NS_CREATE] = {op_ns_create, true, false},
+    [MSG_NS_SET] = {op_ns_set, false, false},
+    [MSG_NS_LIST] = {op_ns_list, false, false},
+    [MSG_NS_REMOVE] = {op_ns_remove, false, false},
+    [MSG_PUT_START] = {op_put_start, true, false},
+    [MSG_PUT_EXTEND] = {op_put_extend, true, false},
+    [MSG_PUT_RESERVE] = {op_put_reserve, false, false},
+    [MSG_PUT_DONE] = {op_put_done, true, true},
+    [MSG_PUT_REVOKE] = {op_put_revoke, false, false},
+    [MSG_PUT_RENEW] = {op_put_renew, false, false},
+    [MSG_GET_START] = {op_get_start, true, false},
+    [MSG_GET_DONE] = {op_get_done, false, false},
+    [MSG_GET_REVOKE] = {op_get_revoke, false, false},
+    [MSG_SSD_COMMIT] = {op_ssd_commit, false, false},
+    [MSG_SSD_EVICT] = {op_ssd_evict, false, false},
+    [MSG_MEM_EVICT] = {op_mem_evict, false, false},
+    [MSG_DELETE_ACK] = {op_delete_ack, false, false},
+    [MSG_ALLOC_FREED] = {op_alloc_freed, false, false},
+    [MSG_REVOKE_ACK] = {op_revoke_ack, false, false},
 };
 
 /* A node speaks for its live incarnation only; one that has left may be told once more that it has. */
@@ -161,10 +172,20 @@ static int dispatch(struct core *c, struct msg *m)
 	return r < 0 ? r : op->fn(c, m);
 }
 
+void step_do(struct core *c, struct msg *m)
+{
+	c->answer_after_commit = false;
+	c->n_names = 0;
+	m->status = dispatch(c, m);
+}
+
 static void step_begin(struct core *c, uint64_t now_ns, int64_t real_ns, struct core_out *out)
 {
 	if (now_ns > c->now_ns)
 		c->now_ns = now_ns;
+	if (!c->started)
+		c->hold_ns = c->now_ns + c->cfg.lease_ns;
+	c->started = true;
 	c->real_ns = real_ns;
 	c->out = out;
 	c->answer_after_commit = false;
@@ -172,25 +193,52 @@ static void step_begin(struct core *c, uint64_t now_ns, int64_t real_ns, struct 
 
 bool core_has_done(const struct core *c, const struct msg *in)
 {
-	return check_sender(c, in) >= 0 && recent_has(c, in);
+	return check_sender(c, in) >= 0 && (recent_has(c, in) || waits_has(c, in));
+}
+
+/* It has come before. 1: it is the answer; 0: it waits for it; -ENOMEM. */
+static int come_again(struct core *c, struct msg *in)
+{
+	struct member *mem = member_live(c, in->node);
+
+	/* As in dispatch(). */
+	if (in->type != MSG_JOIN)
+		mem->sign_ns = c->now_ns;
+	if (waits_has(c, in))
+		return wait_with_first(c, in);
+	/* The first answer may still wait for the catalogue. */
+	c->answer_after_commit = true;
+	return recent_answer(c, in);
+}
+
+static bool moves_names(const struct core *c, const struct msg *in)
+{
+	return c->cfg.lease_ns && (unsigned)in->type < MSG_TYPES && ops[in->type].moves && check_sender(c, in) >= 0;
 }
 
 int core_handle(struct core *c, struct msg *in, uint64_t now_ns, int64_t real_ns, struct core_out *out)
 {
+	bool moves;
 	int r;
 
 	step_begin(c, now_ns, real_ns, out);
 	r = step_answer_room(c);
 	if (r < 0)
 		return r;
-	r = check_sender(c, in) < 0 ? 0 : recent_answer(c, in);
-	if (r > 0) {
-		/* The first answer may still wait for the catalogue. */
-		c->answer_after_commit = true;
-		step_end(c, in);
+	if (core_has_done(c, in)) {
+		r = come_again(c, in);
+		if (r >= 0)
+			step_end(c, r ? in : NULL);
+		return r < 0 ? r : 0;
+	}
+	moves = moves_names(c, in);
+	if (moves && wait_room(c) < 0)
+		return -ENOMEM;
+	if (moves && wait_held(c, in)) {
+		step_end(c, NULL);
 		return 0;
 	}
-	in->status = r < 0 ? r : dispatch(c, in);
+	step_do(c, in);
 	step_end(c, in);
 	return 0;
 }
@@ -224,6 +272,7 @@ void core_flush(struct core *c, struct core_out *out)
 {
 	c->out = out;
 	dirty_write(c);
+	waits_give_up(c);
 }
 
 static uint64_t sooner(uint64_t a, uint64_t b)
@@ -241,6 +290,8 @@ uint64_t core_tick(struct core *c, uint64_t now_ns, int64_t real_ns, struct core
 	next = sooner(next, members_tick(c));
 	next = sooner(next, versions_expire(c));
 	next = sooner(next, versions_repeat(c));
+	next = sooner(next, leases_tick(c));
+	next = sooner(next, waits_tick(c));
 	next = sooner(next, dirty_tick(c));
 	step_end(c, NULL);
 	if (c->drops_lost)

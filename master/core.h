@@ -30,6 +30,8 @@ struct core_config {
 	uint64_t get_deadline_ns;    /* 0: 60 s */
 	uint64_t dead_after_ns;	     /* a node without a heartbeat is dead; 0: never (the channel itself tells) */
 	uint64_t repeat_ns;	     /* unacknowledged MSG_DROPs are sent again; 0: never (a channel that loses none) */
+	uint64_t lease_ns;	     /* leases are good for so long, and a request that moves a name waits for others to
+					know; dead_after_ns at most. 0: for ever, for nodes that are told reliably */
 	uint32_t recent_answers;     /* remembered per node, for requests that come twice; 0: they never do */
 	uint64_t max_inodes;	     /* objects and directories; 0: 64 million. -ENOSPC above */
 	uint64_t max_xattr_bytes;    /* of all user xattrs together; 0: 256 MiB. -ENOSPC above */
@@ -63,8 +65,13 @@ struct core *core_new(const struct core_config *cfg);
 struct core *core_free(struct core *c);
 
 /*
- * Exactly one message of the step is the answer to `in`. -ENOMEM: not even that could be made; nothing has happened,
- * and `in` is still the caller's.
+ * `in` becomes its answer, and is put out once: mostly by this step, and by a later one (another request's, or
+ * core_tick()) where it has to wait for what other nodes say. Until it is put out the caller may change its req_id, by
+ * which he finds the request of an answer, and nothing else of it. A request that comes again while the first waits is
+ * answered with it, each in its own message.
+ *
+ * -ENOMEM: not even that could be made; nothing has happened, and `in` is still the caller's. If core_has_done() it, it
+ * must be tried again, for to say so would be wrong.
  */
 int core_handle(struct core *c, struct msg *in, uint64_t now_ns, int64_t real_ns, struct core_out *out);
 
@@ -88,7 +95,10 @@ int core_load(struct core *c, const struct write_rec *rec);
  */
 int core_load_end(struct core *c, struct core_out *out);
 
-/* Says what the catalogue would have been told later: the times of directories. For an orderly end. */
+/*
+ * For an orderly end: says what the catalogue would have been told later, the times of directories; and puts out every
+ * request that waits, with -ESHUTDOWN, which is no answer for its sender: it may have been done.
+ */
 void core_flush(struct core *c, struct core_out *out);
 
 /* The whole durable state as the records that would load it, for tests that compare two cores. */
@@ -99,6 +109,12 @@ int core_dump(struct core *c, struct writes *ret);
  * was confirmed are not given out, so that no crash can issue one twice; requests that need one fail with -EIO.
  */
 void core_committed(struct core *c, uint64_t counter);
+
+/*
+ * So many of the messages with after_commit have been given to their nodes, in all. With recent_answers an answer is
+ * remembered at least until then.
+ */
+void core_given(struct core *c, uint64_t n);
 
 /* Whether it has come again: core_handle() answers it as it did and does nothing, so it may be let in always. */
 bool core_has_done(const struct core *c, const struct msg *in);

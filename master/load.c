@@ -212,6 +212,7 @@ static int load_member(struct core *c, const struct write_rec *rec)
 	free(mem->key);
 	mem->key = strndup((const char *)rec->data, rec->len);
 	mem->tomb_tag = rec->u.member.tomb_tag;
+	mem->unsettled = c->no_moves = c->cfg.lease_ns != 0;
 	return mem->key ? 0 : -ENOMEM;
 }
 

@@ -44,6 +44,7 @@ struct local_master {
 	struct wake wake;
 	_Atomic(struct call *) queue; /* newest first */
 	atomic_bool over;
+	atomic_ullong given;	 /* messages with after_commit */
 	atomic_ullong committed; /* the counter that the catalogue has, from the writer to the loop */
 
 	pthread_mutex_t notice_lock; /* held while a notice is delivered: none runs when set_notice() has returned */
@@ -183,10 +184,14 @@ static void deliver_notice(struct local_master *lm, uint32_t node, struct msg *m
 
 static void deliver(struct local_master *lm, struct core_msg *cm, bool waited)
 {
+	bool counts = cm->after_commit;
+
 	if (is_notice(cm->msg))
 		deliver_notice(lm, cm->node, cm->msg);
 	else
 		answer(lm, cm->msg, waited);
+	if (counts)
+		atomic_fetch_add(&lm->given, 1);
 }
 
 /* On the writer's thread. */
@@ -322,6 +327,16 @@ static bool goes_on(enum msg_type type)
 	return msg_only_reads(type) || msg_gives_back(type);
 }
 
+/* What has been done must not be answered as if it had not; memory comes back. */
+static int ask_core(struct local_master *lm, struct msg *m, uint64_t now)
+{
+	int r;
+
+	while ((r = core_handle(lm->core, m, now, clock_real_ns(), &lm->out)) < 0 && core_has_done(lm->core, m))
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	return r;
+}
+
 static void handle(struct local_master *lm, struct call *c, bool writable, uint64_t now)
 {
 	size_t first = lm->out.n_msgs;
@@ -333,8 +348,8 @@ static void handle(struct local_master *lm, struct call *c, bool writable, uint6
 	if (!writable && !goes_on(m->type) && !core_has_done(lm->core, m))
 		r = -EIO;
 	if (!r)
-		r = core_handle(lm->core, m, now, clock_real_ns(), &lm->out);
-	/* It is the answer now, and has been remembered under the sender's number. */
+		r = ask_core(lm, m, now);
+	/* It is the answer now, or will be; the core knows it by the sender's number. */
 	m->req_id = (uintptr_t)c;
 	if (r < 0) {
 		m->status = r;
@@ -350,6 +365,7 @@ static struct call *handle_some(struct local_master *lm, struct call *c)
 	uint64_t now = clock_ns();
 
 	core_committed(lm->core, atomic_load(&lm->committed));
+	core_given(lm->core, atomic_load(&lm->given));
 	/* One look at the clock serves them all: what they are for is seconds. */
 	for (unsigned n = 0; c && n < BATCH_MAX; n++) {
 		struct call *next = c->next;
@@ -439,6 +455,7 @@ static void *loop_main(void *arg)
 	}
 	/* The writer is stopped behind this and commits what is left. */
 	core_flush(lm->core, &lm->out);
+	send_at_once(lm, 0);
 	send_rest(lm, clock_ns());
 	return NULL;
 }
@@ -456,6 +473,7 @@ static struct core *new_core(const struct local_master_config *cfg)
 	    .root_gid = cfg->root_gid,
 	    .dead_after_ns = cfg->dead_after_ns,
 	    .repeat_ns = cfg->repeat_ns,
+	    .lease_ns = cfg->lease_ns,
 	    .recent_answers = cfg->recent_answers,
 	};
 

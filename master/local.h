@@ -8,8 +8,8 @@
  * their order among themselves. An answer that has waited for as long as one may is given as it is.
  *
  * The channel is that of node 1 (LOCAL_MASTER_NODE). Its calls may be made from any thread, until local_master_stop()
- * is called. Where there are many nodes (master/server.h) it is not used: local_master_call() takes a request of any, and
- * the configuration says where notices go.
+ * is called. Where there are many nodes (master/server.h) it is not used: local_master_call() takes a request of any,
+ * and the configuration says where notices go.
  */
 #ifndef MASTER_LOCAL_H
 #define MASTER_LOCAL_H
@@ -33,7 +33,7 @@ struct local_master_config {
 	uint32_t root_mode, root_uid, root_gid; /* of a root directory that is made now; mode 0: 0755 */
 
 	/* For nodes that may vanish, and a way to them that loses messages; see struct core_config. */
-	uint64_t dead_after_ns, repeat_ns;
+	uint64_t dead_after_ns, repeat_ns, lease_ns;
 	uint32_t recent_answers;
 	/* Notices, on the threads that answers come on; belongs to the master, must not block. NULL: to the channel. */
 	void (*notice)(void *arg, uint32_t node, const struct msg *notice);
@@ -60,8 +60,8 @@ struct local_master *local_master_stop(struct local_master *lm);
 
 struct channel *local_master_channel(struct local_master *lm);
 /*
- * As channel_call(), for the node that req->node says. A MSG_JOIN of node 0 is given the number of the node with its key, or
- * a new one, which the answer says.
+ * As channel_call(), for the node that req->node says. A MSG_JOIN of node 0 is given the number of the node with its
+ * key, or a new one, which the answer says.
  */
 void local_master_call(struct local_master *lm, struct msg *req, channel_done_fn done, void *arg);
 /* Any thread; a request is counted when it is sent, the rest as of the loop's last step. */

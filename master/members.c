@@ -7,6 +7,7 @@
 
 #include "master/gets.h"
 #include "master/inode.h"
+#include "master/lease.h"
 #include "master/ledger.h"
 #include "master/puts.h"
 #include "master/recent.h"
@@ -46,6 +47,7 @@ struct member *member_make(struct core *c, uint32_t node)
 	if (!mem)
 		return NULL;
 	mem->node = node;
+	list_init(&mem->revokes);
 	c->members[node] = mem;
 	return mem;
 }
@@ -142,7 +144,7 @@ int member_gone(struct core *c, struct member *mem)
 	mem->live = mem->loaded = false;
 	mem->capacity = mem->zombie = mem->ssd_capacity = mem->ssd_used = 0;
 	mem->n_drops = 0;
-	mem->revoke_all = false;
+	lease_gone(c, mem);
 	mem->recent = recent_free(mem->recent);
 	return 0;
 }
@@ -253,7 +255,7 @@ int op_join(struct core *c, struct msg *m)
 	mem->ssd = m->u.join.kv_ssd_storage;
 	mem->capacity = m->u.join.capacity;
 	mem->ssd_capacity = m->u.join.ssd_capacity;
-	mem->sign_ns = c->now_ns;
+	mem->sign_ns = mem->renewed_ns = c->now_ns;
 	member_record(mem, &rec);
 	step_write(c, &rec);
 	m->tomb_tag = m->u.join.tomb_tag = mem->tomb_tag;
@@ -271,7 +273,7 @@ int op_heartbeat(struct core *c, struct msg *m)
 	mem->ssd_capacity = m->u.heartbeat.ssd_capacity;
 	mem->ssd_used = m->u.heartbeat.ssd_used;
 	m->u.heartbeat.master_ns = c->now_ns;
-	m->u.heartbeat.lease_ns = UINT64_MAX;
+	m->u.heartbeat.lease_ns = lease_renew(c, mem);
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "master/space.h"
 #include "master/step.h"
 #include "master/version.h"
+#include "master/waits.h"
 
 #define READDIR_MAX 1024u
 
@@ -211,6 +212,7 @@ int op_rmdir(struct core *c, struct msg *m)
 	dir_end(c, h, m->node);
 	m->u.entry.lease = ++c->lease_seq;
 	c->answer_after_commit = true;
+	wait_for_name(c, n.hash);
 	return 0;
 }
 
@@ -238,5 +240,6 @@ int op_delete(struct core *c, struct msg *m)
 	version_end(c, h, &end);
 	m->u.entry.lease = ++c->lease_seq;
 	c->answer_after_commit = true;
+	wait_for_name(c, n.hash);
 	return 0;
 }

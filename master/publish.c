@@ -22,6 +22,7 @@
 #include "master/space.h"
 #include "master/step.h"
 #include "master/version.h"
+#include "master/waits.h"
 
 struct publish {
 	struct name_arg name;
@@ -261,6 +262,7 @@ static void apply(struct core *c, struct msg *m, struct publish *p)
 	m->u.entry.replaced_id = replaced;
 	c->answer_after_commit = true;
 	ticket_end(c, p->ticket);
+	wait_for_name(c, p->name.hash);
 }
 
 int op_put_done(struct core *c, struct msg *m)

@@ -10,11 +10,16 @@
 #include "master/state.h"
 
 struct recent *recent_free(struct recent *r); /* takes NULL, returns NULL */
-/* Keeps a copy of the answer (in it stands the request's node and req_id). Without memory it is not remembered. */
-void recent_remember(struct core *c, const struct msg *answer);
+/*
+ * Keeps a copy of the answer to the node's request of that number. Without memory it is not remembered. One that waits
+ * for the catalogue is kept until it has been given, whatever is answered meanwhile.
+ */
+void recent_remember(struct core *c, const struct msg *answer, uint64_t req_id, bool after_commit);
 /* Whether the request had an answer that is remembered. */
 bool recent_has(const struct core *c, const struct msg *in);
 /* Makes the request the answer it had: 1. 0: it is new. -ENOMEM. */
 int recent_answer(struct core *c, struct msg *in);
+/* Makes any message a copy of an answer. 0, -ENOMEM with nothing changed. */
+int recent_become(struct msg *m, const struct msg *answer);
 
 #endif

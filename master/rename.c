@@ -11,6 +11,7 @@
 #include "master/puts.h"
 #include "master/step.h"
 #include "master/version.h"
+#include "master/waits.h"
 
 struct rename {
 	struct name_arg from, to;
@@ -130,5 +131,7 @@ int op_rename(struct core *c, struct msg *m)
 	m->u.rename.replaced_id = replaced;
 	m->u.rename.lease = lease_grant(c, inode_get(c, rn.h), m->node);
 	c->answer_after_commit = true;
+	wait_for_name(c, rn.from.hash);
+	wait_for_name(c, rn.to.hash);
 	return 0;
 }

@@ -158,7 +158,9 @@ static void answered(void *arg, const struct msg *answer)
 
 	if (answer->type == MSG_JOIN && !answer->status)
 		joined(a->s, answer, a->conn);
-	tell(a->s, a->conn, WIRE_ANSWER, answer);
+	/* At the end of the master nobody knows what becomes of it; its sender asks the next one. */
+	if (answer->status != -ESHUTDOWN)
+		tell(a->s, a->conn, WIRE_ANSWER, answer);
 	free(a);
 }
 
@@ -212,9 +214,10 @@ static int start_master(struct master_server *s, const struct local_master_confi
 {
 	struct local_master_config cfg = *given;
 
-	cfg.recent_answers = RPC_WINDOW;
+	cfg.recent_answers = RPC_WINDOW + RPC_BEYOND;
 	cfg.dead_after_ns = cfg.dead_after_ns ? cfg.dead_after_ns : 5 * NS_PER_SEC;
 	cfg.repeat_ns = cfg.repeat_ns ? cfg.repeat_ns : 2 * NS_PER_SEC;
+	cfg.lease_ns = cfg.lease_ns ? cfg.lease_ns : 5 * NS_PER_SEC;
 	cfg.notice = notice;
 	cfg.notice_arg = s;
 	return local_master_start(&cfg, &s->lm, e);

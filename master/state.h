@@ -164,6 +164,42 @@ struct loose {
 	uint16_t node;
 };
 
+/* What was said of a name, while it may not have reached every node that leased it. */
+struct moved {
+	uint64_t seq, dir, id;
+	char *name;	   /* len bytes, no NUL */
+	struct list waits; /* struct wait_on: answers that wait for it */
+	uint32_t hash, next;
+	uint32_t told; /* nodes that have not acknowledged it */
+	uint8_t len, reason;
+};
+
+/* One of these nodes. */
+struct revoke {
+	struct list fifo; /* member.revokes, oldest first */
+	uint64_t said_ns; /* first */
+	uint32_t self, moved;
+};
+
+struct wait_on {
+	struct list list; /* in moved.waits, or nowhere */
+	struct wait *wait;
+	uint32_t hash; /* of the name */
+};
+
+/* A request that has no answer yet. */
+struct wait {
+	struct list list; /* core.waits, .held or .ready; oldest first */
+	struct msg *m;	  /* the request, or the answer that it has become; its req_id is the caller's to change */
+	struct wait_on on[2];
+	uint64_t req_id, tag, seq; /* seq: what was said up to it counts */
+	struct core_msg *after;	   /* notices that follow the answer */
+	size_t n_after;
+	uint32_t self, req_next, node;
+	bool after_commit;
+	bool twin; /* the same request again: is answered as the first is */
+};
+
 struct xattrs {
 	uint64_t id;
 	uint8_t *blob;
@@ -192,13 +228,21 @@ struct member {
 	uint64_t tomb_tag;
 	bool live, ssd;
 	bool loaded;	 /* the catalogue gave it replicas, of an incarnation that is over */
-	bool revoke_all; /* a revoke could not be made: end all its leases instead */
+	bool revoke_all; /* is to be told, at the end of the step, that all its leases are over */
+	bool lapsed;	 /* all its leases are over by time; none is renewed before it has said that it knows */
+	bool unsettled;	 /* the catalogue knows it, and what it had leased from the master before may still be good */
 	uint64_t capacity, zombie, used, reserved;
 	uint64_t ssd_capacity, ssd_used;
 	uint64_t sign_ns;
-	uint64_t picked;    /* core.picks when it was chosen last as a source for another */
-	uint32_t sources;   /* gets of others that it is the source of */
-	struct drop *drops; /* to be told in this step */
+	uint64_t picked;     /* core.picks when it was chosen last as a source for another */
+	uint32_t sources;    /* gets of others that it is the source of */
+	struct list revokes; /* struct revoke: not acknowledged, oldest first */
+	uint32_t n_revokes;
+	uint64_t renewed_ns; /* no lease of it is good for longer than lease_ns from then */
+	uint64_t told_ns;    /* when revokes were told last without being new */
+	uint64_t all_from;   /* a revoke of all leases waits for its acknowledgement, for all said from here on; or 0 */
+	uint64_t all_seq;    /* its sequence; 0: it is to be told (again) */
+	struct drop *drops;  /* to be told in this step */
 	size_t n_drops, cap_drops;
 	struct recent *recent;
 };
@@ -213,7 +257,21 @@ struct core {
 	struct core_msg *after; /* notices that follow the answer */
 	size_t n_after, cap_after;
 	bool answer_after_commit;
-	bool flush; /* some member has drops or a revoke_all to be told */
+	bool flush;	   /* some member has drops or a revoke_all to be told */
+	uint32_t names[2]; /* hashes of the names that the step moves */
+	unsigned n_names;
+	uint64_t said;	/* messages so far that had after_commit */
+	uint64_t given; /* of them */
+
+	/* leases with a time */
+	struct pool moved, revokes, waiting;
+	struct table moved_by_hash, waits_by_req;
+	struct list waits, held, ready; /* held: not done yet, for no name may move; ready: to be given */
+	uint32_t n_alls;		/* members whose revoke of all leases is waited for */
+	uint32_t spare;			/* a struct wait for the request that is handled now, or 0 */
+	bool started;
+	bool no_moves; /* a master that has started again moves no name until hold_ns */
+	uint64_t hold_ns;
 
 	/* ids */
 	uint64_t next_id, id_limit, id_safe; /* below limit: said to the catalogue; below safe: it has it */

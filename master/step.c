@@ -7,7 +7,9 @@
 
 #include "master/inode.h"
 #include "master/members.h"
+#include "master/lease.h"
 #include "master/recent.h"
+#include "master/waits.h"
 
 #define DROP_ITEMS 4096u /* in one message */
 
@@ -64,6 +66,7 @@ static int push_notice(struct core *c, uint32_t node, struct msg *m)
 		return -ENOMEM;
 	}
 	out->msgs[out->n_msgs++] = (struct core_msg){.node = node, .after_commit = true, .msg = m};
+	c->said++;
 	return 0;
 }
 
@@ -89,13 +92,12 @@ int step_answer_room(struct core *c)
 	return msgs_room(&c->out->msgs, c->out->n_msgs, &c->out->cap_msgs);
 }
 
-/* Cannot fail, see step_answer_room(). */
-static void push_answer(struct core *c, struct msg *in)
+void step_answer(struct core *c, struct msg *answer, bool after_commit)
 {
 	struct core_out *out = c->out;
 
-	out->msgs[out->n_msgs++] =
-	    (struct core_msg){.node = in->node, .after_commit = c->answer_after_commit, .msg = in};
+	out->msgs[out->n_msgs++] = (struct core_msg){.node = answer->node, .after_commit = after_commit, .msg = answer};
+	c->said += after_commit;
 }
 
 void step_drop(struct core *c, uint32_t node, uint64_t put_id, uint32_t blocks)
@@ -148,21 +150,6 @@ static void flush_drops(struct core *c, struct member *mem)
 	mem->n_drops = 0;
 }
 
-/* A node whose revoke was lost for want of memory is told to forget every lease. */
-static void flush_revoke_all(struct core *c, struct member *mem)
-{
-	struct msg *m = msg_new(MSG_NAME_REVOKE);
-
-	if (m) {
-		m->u.revoke.seq = ++c->lease_seq;
-		m->u.revoke.reason = MSG_REVOKE_MOVED;
-	}
-	if (m && !step_notify(c, mem->node, m))
-		mem->revoke_all = false;
-	else
-		c->flush = true; /* with the next step */
-}
-
 static void flush_members(struct core *c)
 {
 	c->flush = false;
@@ -171,22 +158,24 @@ static void flush_members(struct core *c)
 
 		if (mem && mem->n_drops)
 			flush_drops(c, mem);
-		if (mem && mem->revoke_all)
-			flush_revoke_all(c, mem);
+		if (mem)
+			lease_flush(c, mem);
 	}
 }
 
 void step_end(struct core *c, struct msg *in)
 {
-	if (in) {
-		recent_remember(c, in);
-		push_answer(c, in);
+	if (in && !wait_if_need_be(c, in)) {
+		recent_remember(c, in, in->req_id, c->answer_after_commit);
+		step_answer(c, in, c->answer_after_commit);
 	}
 	for (size_t i = 0; i < c->n_after; i++)
 		push_notice(c, c->after[i].node, c->after[i].msg);
 	c->n_after = 0;
+	c->n_names = 0;
 	if (c->flush)
 		flush_members(c);
+	waits_give(c);
 }
 
 int step_ids_ready(struct core *c)
@@ -213,6 +202,12 @@ void core_committed(struct core *c, uint64_t counter)
 {
 	if (counter > c->id_safe)
 		c->id_safe = counter;
+}
+
+void core_given(struct core *c, uint64_t n)
+{
+	if (n > c->given)
+		c->given = n;
 }
 
 void core_out_clear(struct core_out *out)

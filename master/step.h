@@ -23,6 +23,10 @@ int step_notify_after(struct core *c, uint32_t node, struct msg *m); /* behind i
 void step_drop(struct core *c, uint32_t node, uint64_t put_id, uint32_t blocks);
 /* Room for the answer; asked for before a step begins. 0, -ENOMEM. */
 int step_answer_room(struct core *c);
+/* After step_answer_room(). */
+void step_answer(struct core *c, struct msg *answer, bool after_commit);
+/* Does a request that was kept; its status tells how it went. (master/core.c) */
+void step_do(struct core *c, struct msg *m);
 /* Puts out what was kept for the end of the step; in is the answer, or NULL. */
 void step_end(struct core *c, struct msg *in);
 

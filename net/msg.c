@@ -133,3 +133,19 @@ bool msg_gives_back(enum msg_type type)
 		return false;
 	}
 }
+
+bool msg_goes_first(enum msg_type type)
+{
+	switch (type) {
+	case MSG_JOIN:
+	case MSG_HEARTBEAT:
+	case MSG_INVENTORY:
+	case MSG_PUT_RESUME:
+	case MSG_REVOKE_ACK:
+	case MSG_HOLD: /* so that no release overtakes it */
+	case MSG_RELEASE:
+		return true;
+	default:
+		return false;
+	}
+}

@@ -65,6 +65,10 @@ enum msg_type {
 	 * Names: node to master. Answers with an entry fill u.entry. What changes names is answered after the catalogue
 	 * has it; what changes attributes, of directories too, is not.
 	 *
+	 * DELETE, RMDIR, RENAME and PUT_DONE are answered when no other node can have a lease from before on the name
+	 * any more. Their sender's own is over with the answer, and he must not use it while he waits for that: another
+	 * node may come to have the name meanwhile.
+	 *
 	 * A directory above all namespaces has ns 0. MKDIR in one makes a namespace if the master is configured so,
 	 * else it is -EPERM; namespaces and the directories above them cannot be renamed (-EPERM); RMDIR of a
 	 * namespace's root removes the namespace. DELETE of a directory is -EISDIR, RMDIR of an object -ENOTDIR. RENAME
@@ -162,7 +166,8 @@ enum msg_type {
 
 	/* notices: master to node */
 	MSG_NAME_REVOKE, /* u.revoke: the name (or all names of the directory) is no longer leased. It comes again
-			    until its MSG_REVOKE_ACK, where it asks for one */
+			    until its MSG_REVOKE_ACK, where it asks for one; others' DELETE, RENAME, RMDIR and
+			    PUT_DONE of that name are answered behind it, or when the node's leases have lapsed */
 	MSG_SSD_PERSIST, /* behind the answer of the MSG_PUT_DONE; items[] {put_id, block, alloc, bytes}: copy to the
 			    SSD tier, then MSG_SSD_COMMIT */
 	MSG_DROP, /* items[] {put_id, block = number of blocks}: the version is deleted or overwritten, or a block of it
@@ -404,5 +409,7 @@ const char *msg_type_name(enum msg_type type);
 bool msg_only_reads(enum msg_type type);
 /* Requests that say what the sender has let go, or that it lives. If one is refused nobody says it again. */
 bool msg_gives_back(enum msg_type type);
+/* Requests that others wait for, or that keep the sender alive: they wait for no answer of its other requests. */
+bool msg_goes_first(enum msg_type type);
 
 #endif

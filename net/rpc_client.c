@@ -21,7 +21,7 @@
 #define BACKLOG SIZE_MAX /* ours is what waits to be sent; it is bounded by the calls themselves */
 
 struct call {
-	struct list calls;  /* in rpc_client.waiting or .sent */
+	struct list calls;  /* in rpc_client.waiting, .first or .sent */
 	struct list bucket; /* in rpc_client.buckets, by id */
 	struct call *next;  /* in rpc_client.queue */
 	struct msg *req;
@@ -30,6 +30,7 @@ struct call {
 	uint64_t caller_id, id;
 	uint64_t deadline_ns, sent_ns;
 	bool is_sent, ever_sent; /* over this connection; over any */
+	bool first;		 /* msg_goes_first() */
 };
 
 struct rpc_client {
@@ -55,9 +56,9 @@ struct rpc_client {
 
 	/* the loop's */
 	/* Not answered, each in the order of the calls, so also by deadline; those in sent came before those in
-	 * waiting. */
-	struct list waiting, sent; /* sent: over this connection */
-	unsigned n_sent;
+	 * waiting and first. */
+	struct list waiting, first, sent; /* first: those that go first; sent: over this connection */
+	unsigned n_sent, n_first;	  /* of sent: of those that go first, and of the others */
 	struct list *buckets;
 	struct conn *conn; /* being made, or there */
 	uv_getaddrinfo_t lookup;
@@ -93,6 +94,12 @@ static uint64_t draw(void)
 
 /* ---- calls --------------------------------------------------------------------------------------------------- */
 
+/* What counts it while it is sent and not answered. */
+static unsigned *window(struct rpc_client *c, const struct call *call)
+{
+	return call->first ? &c->n_first : &c->n_sent;
+}
+
 static struct list *bucket(struct rpc_client *c, uint64_t id)
 {
 	return &c->buckets[id % BUCKETS];
@@ -115,7 +122,7 @@ static struct call *find(struct rpc_client *c, uint64_t id)
 /* Gives the caller its answer, under the number it knows. */
 static void finish(struct rpc_client *c, struct call *call, struct msg *answer)
 {
-	c->n_sent -= call->is_sent;
+	*window(c, call) -= call->is_sent;
 	list_del(&call->calls);
 	list_del(&call->bucket);
 	answer->req_id = call->caller_id;
@@ -156,7 +163,7 @@ static bool send_call(struct rpc_client *c, struct call *call, uint64_t now)
 	call->sent_ns = now;
 	list_del(&call->calls);
 	list_add_tail(&call->calls, &c->sent);
-	c->n_sent++;
+	++*window(c, call);
 	return true;
 }
 
@@ -175,18 +182,24 @@ static bool attaches(enum msg_type type)
 	}
 }
 
-static void send_held(struct rpc_client *c, uint64_t now)
+/* Of those that wait there. False when the connection has ended over it. */
+static bool send_attaching(struct rpc_client *c, struct list *calls, uint64_t now)
 {
 	struct list *pos, *tmp;
 
-	list_for_each(pos, tmp, &c->waiting)
+	list_for_each(pos, tmp, calls)
 	{
 		struct call *call = container_of(pos, struct call, calls);
 
 		if (attaches(call->req->type) && !send_call(c, call, now))
-			return;
+			return false;
 	}
-	if (c->up)
+	return true;
+}
+
+static void send_held(struct rpc_client *c, uint64_t now)
+{
+	if (send_attaching(c, &c->first, now) && send_attaching(c, &c->waiting, now))
 		conn_flush(c->conn);
 }
 
@@ -199,6 +212,9 @@ static void send_some(struct rpc_client *c)
 		send_held(c, now);
 		return;
 	}
+	while (c->up && c->n_first < RPC_BEYOND && !list_empty(&c->first))
+		if (!send_call(c, list_first(&c->first, struct call, calls), now))
+			return;
 	while (c->up && c->n_sent < RPC_WINDOW && !list_empty(&c->waiting))
 		if (!send_call(c, list_first(&c->waiting, struct call, calls), now))
 			return;
@@ -206,25 +222,29 @@ static void send_some(struct rpc_client *c)
 		conn_flush(c->conn);
 }
 
+static struct list *line(struct rpc_client *c, const struct call *call)
+{
+	return call->first ? &c->first : &c->waiting;
+}
+
 /* The connection has gone: all of them wait again, before those that have waited so far. */
 static void unsend_all(struct rpc_client *c)
 {
-	struct list *pos, *tmp;
-
-	list_for_each(pos, tmp, &c->sent)
-	{
-		struct call *call = container_of(pos, struct call, calls);
+	while (!list_empty(&c->sent)) {
+		struct call *call = container_of(c->sent.prev, struct call, calls);
 
 		call->is_sent = false;
+		list_del(&call->calls);
+		list_add(&call->calls, line(c, call));
 	}
-	list_splice_tail(&c->waiting, &c->sent);
-	list_splice_tail(&c->sent, &c->waiting);
-	c->n_sent = 0;
+	c->n_sent = c->n_first = 0;
 }
 
 static void fail_all(struct rpc_client *c)
 {
 	unsend_all(c);
+	while (!list_empty(&c->first))
+		fail(c, list_first(&c->first, struct call, calls), -ESHUTDOWN);
 	while (!list_empty(&c->waiting))
 		fail(c, list_first(&c->waiting, struct call, calls), -ESHUTDOWN);
 }
@@ -232,7 +252,8 @@ static void fail_all(struct rpc_client *c)
 static void add_call(struct rpc_client *c, struct call *call)
 {
 	call->id = call->req->req_id = c->next_id++;
-	list_add_tail(&call->calls, &c->waiting);
+	call->first = msg_goes_first(call->req->type);
+	list_add_tail(&call->calls, line(c, call));
 	list_add(&call->bucket, bucket(c, call->id));
 }
 
@@ -270,7 +291,7 @@ static bool is_silent(const struct rpc_client *c, uint64_t now)
 
 static bool has_calls(const struct rpc_client *c)
 {
-	return !list_empty(&c->sent) || !list_empty(&c->waiting);
+	return !list_empty(&c->sent) || !list_empty(&c->waiting) || !list_empty(&c->first);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------- */
@@ -302,12 +323,12 @@ static bool good_answer(const struct msg *req, const struct msg *m)
 /* Back to those that wait, where it was among them. Nothing has come of it. */
 static void hold_back(struct rpc_client *c, struct call *call)
 {
-	struct list *pos = c->waiting.next;
+	struct list *calls = line(c, call), *pos = calls->next;
 
 	call->is_sent = call->ever_sent = false;
-	c->n_sent--;
+	--*window(c, call);
 	list_del(&call->calls);
-	while (pos != &c->waiting && container_of(pos, struct call, calls)->id < call->id)
+	while (pos != calls && container_of(pos, struct call, calls)->id < call->id)
 		pos = pos->next;
 	list_add_tail(&call->calls, pos);
 }
@@ -578,6 +599,7 @@ static void ticked(uv_timer_t *t)
 		conn_close(c->conn, -ETIMEDOUT);
 	expire(c, &c->sent, now);
 	expire(c, &c->waiting, now);
+	expire(c, &c->first, now);
 	send_some(c);
 	if (!has_calls(c))
 		uv_timer_stop(t);
@@ -696,6 +718,7 @@ static int set_up(struct rpc_client *c, const struct rpc_client_config *cfg, str
 	clock_cond_init(&c->turned);
 	pthread_mutex_init(&c->notice_lock, NULL);
 	list_init(&c->waiting);
+	list_init(&c->first);
 	list_init(&c->sent);
 	c->buckets = malloc(BUCKETS * sizeof(*c->buckets));
 	if (!c->buckets)

@@ -11,7 +11,11 @@
  * yet gets -ESHUTDOWN, and that alone says nothing of what has happened.
  *
  * So that a master can know all of them again, no more than RPC_WINDOW have been sent and not answered at a time; it
- * has to remember that many of a node's answers. The others wait here.
+ * has to remember that many of a node's answers, and RPC_BEYOND more. The others wait here.
+ *
+ * Those that others wait for, or that keep the node alive (msg_goes_first(): heartbeats, acknowledgements of revokes,
+ * holders, a join and what belongs to it), go out also when the window is full: RPC_BEYOND of them, in a window of
+ * their own. So the two kinds may overtake each other, and keep their order among themselves.
  *
  * Requests go out in the order of their calls; after a break all that are not answered go out again, in that order,
  * too.
@@ -28,6 +32,7 @@
 #include "net/channel.h"
 
 #define RPC_WINDOW 512u
+#define RPC_BEYOND 64u
 
 struct rpc_client;
 

@@ -280,6 +280,8 @@ static bool seen(struct sim *s, const struct msg *req, const struct msg *ans)
 		if (e->status != ans->status)
 			sim_fail(s, "%s came twice and was answered %d, then %d", msg_type_name(req->type), e->status,
 				 ans->status);
+		if (req->type != MSG_JOIN)
+			s->model.members[req->node].sign = s->now;
 		return ans->status != -ESTALE;
 	}
 	if (s->seen.n == s->seen.cap) {

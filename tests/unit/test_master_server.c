@@ -54,6 +54,7 @@ struct node {
 	struct channel *ch;
 	uint64_t tag;
 	atomic_uint revokes; /* of names, told */
+	bool deaf;	     /* acknowledges nothing */
 };
 
 struct waiter {
@@ -69,27 +70,46 @@ static void told(void *arg, const struct msg *m)
 	sem_post(&w->sem);
 }
 
+static void ask_later(struct node *n, struct msg *m, struct waiter *w)
+{
+	sem_init(&w->sem, 0, 0);
+	m->tomb_tag = n->tag;
+	channel_call(n->ch, m, told, w);
+}
+
+static int answered_with(struct waiter *w, struct msg *ret)
+{
+	while (sem_wait(&w->sem))
+		;
+	sem_destroy(&w->sem);
+	if (ret)
+		*ret = w->answer;
+	return w->answer.status;
+}
+
 static int ask(struct node *n, struct msg *m, struct msg *ret)
 {
 	struct waiter w;
 
-	sem_init(&w.sem, 0, 0);
-	m->tomb_tag = n->tag;
-	channel_call(n->ch, m, told, &w);
-	while (sem_wait(&w.sem))
-		;
-	sem_destroy(&w.sem);
-	if (ret)
-		*ret = w.answer;
-	return w.answer.status;
+	ask_later(n, m, &w);
+	return answered_with(&w, ret);
 }
 
 static void take_notice(void *arg, const struct msg *m)
 {
 	struct node *n = arg;
+	struct msg *ack;
 
-	if (m->type == MSG_NAME_REVOKE)
-		atomic_fetch_add(&n->revokes, 1);
+	if (m->type != MSG_NAME_REVOKE)
+		return;
+	atomic_fetch_add(&n->revokes, 1);
+	ck_assert(m->u.revoke.ack);
+	if (n->deaf)
+		return;
+	ack = msg_new(MSG_REVOKE_ACK);
+	ack->u.revoke.seq = m->u.revoke.seq;
+	ack->tomb_tag = n->tag;
+	channel_call(n->ch, ack, NULL, NULL);
 }
 
 static void connect_node(struct node *n)
@@ -163,7 +183,7 @@ START_TEST(two_nodes)
 	/* what one has looked up, and the other takes away, is told */
 	ck_assert_int_eq(ask(&b, named(MSG_LOOKUP, dir, "x"), NULL), 0);
 	ck_assert_int_eq(ask(&a, named(MSG_RMDIR, dir, "x"), NULL), 0);
-	WAIT_FOR(atomic_load(&b.revokes) == 1);
+	ck_assert_int_eq(atomic_load(&b.revokes), 1);
 	/* one that leaves may come back, and is another one then */
 	ck_assert_int_eq(ask(&a, msg_new(MSG_LEAVE), NULL), 0);
 	ck_assert_int_eq(join(&again, "a"), 0);
@@ -172,6 +192,56 @@ START_TEST(two_nodes)
 	rpc_client_stop(a.client);
 	rpc_client_stop(b.client);
 	rpc_client_stop(again.client);
+}
+END_TEST
+
+/* One that does not acknowledge is waited for as long as its leases are good. */
+START_TEST(deaf_node)
+{
+	struct node a = {0}, b = {.deaf = true};
+	uint64_t begin;
+	struct msg answer;
+
+	cfg.master.lease_ns = 700 * NS_PER_MS;
+	start(0);
+	connect_node(&a);
+	connect_node(&b);
+	ck_assert_int_eq(join(&a, "a"), 0);
+	ck_assert_int_eq(join(&b, "b"), 0);
+	ck_assert_int_eq(ask(&a, named(MSG_MKDIR, MSG_ROOT_DIR, "kv"), NULL), 0);
+	ck_assert_int_eq(ask(&b, named(MSG_LOOKUP, MSG_ROOT_DIR, "kv"), NULL), 0);
+	ck_assert_int_eq(ask(&b, msg_new(MSG_HEARTBEAT), &answer), 0);
+	ck_assert_uint_eq(answer.u.heartbeat.lease_ns, 700 * NS_PER_MS);
+	begin = clock_ns();
+	ck_assert_int_eq(ask(&a, named(MSG_RMDIR, MSG_ROOT_DIR, "kv"), NULL), 0);
+	ck_assert_uint_gt(clock_ns() - begin, 600 * NS_PER_MS);
+	ck_assert_int_eq(ask(&b, msg_new(MSG_HEARTBEAT), &answer), 0);
+	ck_assert_uint_eq(answer.u.heartbeat.lease_ns, 0);
+	rpc_client_stop(a.client);
+	rpc_client_stop(b.client);
+}
+END_TEST
+
+/* What waits when the master ends is not answered. */
+START_TEST(ends_while_one_waits)
+{
+	struct node a = {0}, b = {.deaf = true};
+	struct waiter w;
+
+	start(0);
+	connect_node(&a);
+	connect_node(&b);
+	ck_assert_int_eq(join(&a, "a"), 0);
+	ck_assert_int_eq(join(&b, "b"), 0);
+	ck_assert_int_eq(ask(&a, named(MSG_MKDIR, MSG_ROOT_DIR, "kv"), NULL), 0);
+	ck_assert_int_eq(ask(&b, named(MSG_LOOKUP, MSG_ROOT_DIR, "kv"), NULL), 0);
+	ask_later(&a, named(MSG_RMDIR, MSG_ROOT_DIR, "kv"), &w);
+	WAIT_FOR(atomic_load(&b.revokes) == 1);
+	server = master_server_stop(server);
+	ck_assert_int_ne(sem_trywait(&w.sem), 0);
+	rpc_client_stop(a.client);
+	ck_assert_int_eq(answered_with(&w, NULL), -ESHUTDOWN);
+	rpc_client_stop(b.client);
 }
 END_TEST
 
@@ -267,6 +337,9 @@ START_TEST(notices_follow)
 {
 	struct node b = {0};
 	struct msg answer;
+	struct wire_msg told_of;
+	struct waiter w;
+	struct msg *ack;
 	unsigned notices = 0;
 	uint64_t tag;
 	int old, new;
@@ -285,11 +358,18 @@ START_TEST(notices_follow)
 	/* the end of the one that it has left is not the end of the other */
 	close(old);
 	nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-	ck_assert_int_eq(ask(&b, named(MSG_RMDIR, MSG_ROOT_DIR, "kv"), NULL), 0);
-	nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-	put(new, named(MSG_LOOKUP, MSG_ROOT_DIR, "kv"), 3, tag);
-	ck_assert_int_eq(get(new, &answer, &notices), -ENOENT);
-	ck_assert_uint_eq(notices, 1);
+	ask_later(&b, named(MSG_RMDIR, MSG_ROOT_DIR, "kv"), &w);
+	ck_assert(raw_get(new, &told_of));
+	ck_assert_int_eq(told_of.kind, WIRE_NOTICE);
+	ck_assert_int_eq(told_of.m->type, MSG_NAME_REVOKE);
+	ck_assert_int_ne(sem_trywait(&w.sem), 0);
+	ack = msg_new(MSG_REVOKE_ACK);
+	ack->u.revoke.seq = told_of.m->u.revoke.seq;
+	put(new, ack, 3, tag);
+	ck_assert_int_eq(get(new, &answer, &notices), 0);
+	ck_assert_int_eq(answered_with(&w, NULL), 0);
+	msg_free(told_of.m);
+	ck_assert_uint_eq(notices, 0);
 	close(new);
 	rpc_client_stop(b.client);
 }
@@ -339,6 +419,8 @@ int main(void)
 	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_test(tc, two_nodes);
 	tcase_add_test(tc, dead_node);
+	tcase_add_test(tc, deaf_node);
+	tcase_add_test(tc, ends_while_one_waits);
 	tcase_add_test(tc, lost_answers);
 	tcase_add_test(tc, notices_follow);
 	tcase_add_test(tc, restarted);

@@ -338,6 +338,34 @@ START_TEST(window)
 }
 END_TEST
 
+/* What others wait for waits for no answer of the rest, and has a window of its own. */
+START_TEST(what_goes_first)
+{
+	static struct waiter w[RPC_WINDOW + 8], first[RPC_BEYOND + 8];
+
+	start_both();
+	set_hold(true);
+	for (size_t k = 0; k < RPC_WINDOW + 8; k++)
+		begin(&w[k], change());
+	WAIT_FOR(held() == RPC_WINDOW);
+	for (size_t k = 0; k < RPC_BEYOND + 8; k++)
+		begin(&first[k], msg_new(k % 2 ? MSG_REVOKE_ACK : MSG_HEARTBEAT));
+	WAIT_FOR(held() == RPC_WINDOW + RPC_BEYOND);
+	sleep_ms(50);
+	ck_assert_uint_eq(held(), RPC_WINDOW + RPC_BEYOND);
+	/* over the next connection as well */
+	rpc_server_close(server, held_conn());
+	WAIT_FOR(held() == 2 * (RPC_WINDOW + RPC_BEYOND));
+	answer_held();
+	WAIT_FOR(held() == 16);
+	answer_held();
+	for (size_t k = 0; k < RPC_WINDOW + 8; k++)
+		wait_end(&w[k]);
+	for (size_t k = 0; k < RPC_BEYOND + 8; k++)
+		wait_end(&first[k]);
+}
+END_TEST
+
 START_TEST(long_messages)
 {
 	struct msg *m = msg_new(MSG_DELETE_ACK);
@@ -980,6 +1008,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_test(tc, answers_in_any_order);
 	tcase_add_test(tc, window);
+	tcase_add_test(tc, what_goes_first);
 	tcase_add_test(tc, long_messages);
 	tcase_add_test(tc, cannot_be_sent);
 	tcase_add_test(tc, notices);
