@@ -6,6 +6,7 @@
  *   block.c    the block index: which blocks have a replica here, and who uses them
  *   version.c  published versions: holds and reads
  *   refill.c   SSD to memory          persist.c  memory to SSD
+ *   holds.c    versions that others are to keep
  *   fetch.c    from node to node      member.c   life in a cluster    resume.c   behind a master's restart
  *   evict.c    the evictor's thread: victims, reclaiming, waiting for room
  *   names.c    lookups, what changes names      dir.c  reading directories
@@ -19,7 +20,7 @@
  *
  * The evictor walks the policy and looks at blocks, against the order: it tries the shard's lock and passes by.
  * Leaves, taken under any of them: names.lock, reclaimer.lock, space.lock, persist_lock, alias_lock, late_lock,
- * again.lock, tell_lock and what the SSD tier, the work queue and the channel lock inside.
+ * again.lock, tell_lock, that of the holds and what the SSD tier, the work queue and the channel lock inside.
  */
 #ifndef STORE_IMPL_H
 #define STORE_IMPL_H
@@ -201,6 +202,7 @@ struct node {
 	struct data_server *server; /* with member: what other nodes ask for, */
 	struct data_client *client; /* and what is asked of them */
 	struct staging *staging;
+	struct holds *holds; /* with member */
 	bool joined; /* the master has taken it in */
 	bool evictor_runs;
 	atomic_bool stopping; /* events_lock to write: node_stop() has begun, no new jobs */
@@ -367,6 +369,17 @@ void serve_stop(struct node *n);
 /* Nothing is read for others any more either. */
 void serve_fini(struct node *n);
 
+/* holds.c. NULL: no memory. */
+struct holds *holds_new(struct node *n);
+void holds_free(struct holds *h);
+/* fn, once the master knows that the version is open here; -ESTALE: it is none any more; -ENOMEM. Counted. */
+void holds_take(struct holds *h, uint64_t put_id, void (*fn)(void *arg, int err), void *arg);
+void holds_release(struct holds *h, uint64_t put_id);
+/* Says what has been released since. */
+void holds_flush(struct holds *h);
+/* To a master that was started again. */
+void holds_say_again(struct holds *h);
+
 /* NULL: no memory. It makes n a member: from here on what is not here may be elsewhere. */
 struct member *member_new(struct node *n, const struct node_config *cfg);
 void member_free(struct member *m);
@@ -388,6 +401,7 @@ struct version {
 	uint64_t put_id, size, block_size;
 	atomic_uint refs;
 	atomic_bool away; /* some block has no copy here, and its get is not counted yet */
+	bool held;	  /* the master was told that it is open here */
 	uint32_t n_blocks;
 	struct block *blocks[];
 };

@@ -190,6 +190,8 @@ static void go_on(struct member *m)
 	} while (r < 0 && r != -ESTALE && r != -ESHUTDOWN && pause_for(m, JOIN_AGAIN_NS) && join_until(m, &tag) &&
 		 tag == n->tomb_tag);
 	if (r == 0)
+		holds_say_again(n->holds);
+	if (r == 0)
 		log_info("the master was started again, and knows what node \"%s\" has", m->instance_key);
 	else if (r != -ESHUTDOWN)
 		join_again(m);
@@ -267,6 +269,7 @@ static void *member_main(void *arg)
 
 		if (clock_ns() >= next) {
 			beat(m);
+			holds_flush(m->n->holds);
 			next = clock_ns() + BEAT_NS;
 		}
 		until = clock_timespec(next);

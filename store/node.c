@@ -339,7 +339,8 @@ static int init_parts(struct node *n, const struct node_config *cfg)
 		return r;
 	if (cfg->data_listen) {
 		n->member = member_new(n, cfg);
-		if (!n->member)
+		n->holds = holds_new(n);
+		if (!n->member || !n->holds)
 			return -ENOMEM;
 	}
 	n->policy = policy_new(n->capacity);
@@ -438,6 +439,7 @@ struct node *node_stop(struct node *n)
 	block_index_fini(n);
 	policy_free(n->policy);
 	member_free(n->member);
+	holds_free(n->holds);
 	segment_close(n->seg);
 	pthread_cond_destroy(&n->tell_idle);
 	pthread_mutex_destroy(&n->tell_lock);

@@ -65,6 +65,7 @@ struct version *version_new(struct node *n, const struct msg_attr *a, uint32_t b
 	v->n_blocks = 0;
 	atomic_init(&v->refs, 1);
 	atomic_init(&v->away, false);
+	v->held = false;
 	count_add(n, open_versions, 1);
 	return v;
 }
@@ -184,6 +185,8 @@ struct version *version_close(struct version *v)
 		return NULL;
 	for (uint32_t i = 0; i < v->n_blocks; i++)
 		version_release_block(v->n, v->blocks[i]);
+	if (v->held)
+		holds_release(v->n->holds, v->put_id);
 	count_sub(v->n, open_versions, 1);
 	free(v);
 	return NULL;
@@ -396,6 +399,18 @@ static void fetched(void *arg, int err)
 	free(op);
 }
 
+static void held(void *arg, int err)
+{
+	struct fetch_op *op = arg;
+
+	op->v->held = !err;
+	if (err)
+		fetched(op, err);
+	else
+		version_pin(op->v, fetched, op);
+}
+
+/* What is left elsewhere when the open is over must stay there until it has come. */
 void version_fetch(struct version *v, void (*fn)(void *arg, int err), void *arg)
 {
 	struct fetch_op *op = malloc(sizeof(*op));
@@ -405,7 +420,10 @@ void version_fetch(struct version *v, void (*fn)(void *arg, int err), void *arg)
 		return;
 	}
 	*op = (struct fetch_op){v, fn, arg};
-	version_pin(v, fetched, op);
+	if (v->n_blocks > 1 && !v->held)
+		holds_take(v->n->holds, v->put_id, held, op);
+	else
+		version_pin(v, fetched, op);
 }
 
 void version_unpin(struct version *v)
