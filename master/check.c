@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "master/gets.h"
+#include "master/holds.h"
 #include "master/inode.h"
 #include "master/lease.h"
 #include "master/members.h"
@@ -257,6 +258,40 @@ static void check_ledgers(struct check *k)
 	}
 }
 
+/* Each hold is one of a node that lives, of a version that is, once; and the version knows. */
+static void check_holds(struct check *k)
+{
+	const struct core *c = k->c;
+	uint32_t n = 0, held = 0;
+
+	for (uint32_t h = 1; h < c->holds.top; h++) {
+		const struct hold *o = hold_get(c, h);
+		uint32_t ih = o->node ? inode_find(c, o->put_id) : 0, twice = 0;
+
+		if (!o->node)
+			continue;
+		n++;
+		EXPECT(k, ih && inode_get(c, ih)->kind == MSG_KIND_FILE && is_held(inode_get(c, ih)),
+		       "%llu: held, and does not know", (unsigned long long)o->put_id);
+		EXPECT(k, member_live(c, o->node), "%llu: held by a node that is gone", (unsigned long long)o->put_id);
+		for (uint32_t g = h; g < c->holds.top; g++)
+			twice += hold_get(c, g)->node == o->node && hold_get(c, g)->put_id == o->put_id;
+		EXPECT(k, twice == 1, "%llu: held twice by node %u", (unsigned long long)o->put_id, o->node);
+	}
+	for (uint32_t h = 1; h < c->inodes.top; h++) {
+		const struct inode *i = inode_get(c, h);
+		bool found = false;
+
+		if (!i->kind || !is_held(i))
+			continue;
+		held++;
+		for (uint32_t g = 1; g < c->holds.top && !found; g++)
+			found = hold_get(c, g)->node && hold_get(c, g)->put_id == i->id;
+		EXPECT(k, found, "%llu: held by nobody", (unsigned long long)i->id);
+	}
+	EXPECT(k, n == c->holds.used && n == c->holds_by_put.count && held <= n, "holds leaked");
+}
+
 /* Every revoke that waits is one of a node that lives, and of what was said of a name; the counts are theirs. */
 static void check_leases(struct check *k)
 {
@@ -312,6 +347,7 @@ int core_check(struct core *c, char *why, size_t why_len)
 		check_grants(&k);
 		check_ledgers(&k);
 		check_leases(&k);
+		check_holds(&k);
 	}
 	free(k.used);
 	free(k.reserved);

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "master/attrs.h"
 #include "master/gets.h"
+#include "master/holds.h"
 #include "master/inode.h"
 #include "master/lease.h"
 #include "master/ledger.h"
@@ -64,6 +65,7 @@ struct core *core_new(const struct core_config *cfg)
 	list_init(&c->tickets_fifo);
 	list_init(&c->gets_fifo);
 	leases_init(c);
+	holds_init(c);
 	waits_init(c);
 	if (puts_init(c) < 0 || gets_init(c) < 0 || looses_init(c) < 0 || xattrs_init(c) < 0 || misses_init(c) < 0 ||
 	    inodes_init(c) < 0)
@@ -88,6 +90,7 @@ struct core *core_free(struct core *c)
 	xattrs_fini(c);
 	waits_fini(c);
 	leases_fini(c);
+	holds_fini(c);
 	spaces_fini(c);
 	members_fini(c);
 	free(c->misses);
@@ -139,6 +142,8 @@ static const struct op ops[MSG_TYPES] = {
     [MSG_MEM_EVICT] = {op_mem_evict, false, false},
     [MSG_DELETE_ACK] = {op_delete_ack, false, false},
     [MSG_ALLOC_FREED] = {op_alloc_freed, false, false},
+    [MSG_HOLD] = {op_hold, false, false},
+    [MSG_RELEASE] = {op_release, false, false},
     [MSG_REVOKE_ACK] = {op_revoke_ack, false, false},
 };
 
@@ -320,6 +325,7 @@ void core_counts(const struct core *c, struct core_counts *ret)
 	    .tickets = c->tickets.used,
 	    .gets = c->gets.used,
 	    .loose = c->loose_by_alloc.count,
+	    .holds = c->holds_by_put.count,
 	    .next_id = c->next_id,
 	    .memory = inodes_memory(c),
 	};

@@ -9,6 +9,7 @@
 #include "common/hash.h"
 #include "master/attrs.h"
 #include "master/heap.h"
+#include "master/holds.h"
 #include "master/space.h"
 
 static uint32_t id_hash(const void *arg, uint32_t h)
@@ -112,6 +113,8 @@ void inode_free(struct core *c, uint32_t h)
 
 	if (i->flags & INODE_XATTRS)
 		xattrs_remove(c, i);
+	if (i->flags & INODE_HELD)
+		holds_end(c, i);
 	if (i->kind == MSG_KIND_DIR) {
 		list_del(&i->dir->dirty);
 		c->slot_bytes -= (uint64_t)i->dir->cap * sizeof(struct slot);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "master/gets.h"
+#include "master/holds.h"
 #include "master/inode.h"
 #include "master/lease.h"
 #include "master/ledger.h"
@@ -135,6 +136,7 @@ int member_gone(struct core *c, struct member *mem)
 	tickets_gone(c, mem->node);
 	gets_gone(c, mem->node);
 	looses_gone(c, mem->node);
+	holds_gone(c, mem->node);
 	if (is_alone(c, mem)) {
 		versions_clear(c);
 		mem->used = 0;

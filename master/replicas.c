@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "master/gets.h"
+#include "master/holds.h"
 #include "master/inode.h"
 #include "master/ledger.h"
 #include "master/members.h"
@@ -94,7 +95,7 @@ static bool may_evict(const struct core *c, const struct inode *i, const struct 
 		return false;
 	if (route_other(i, it->block, node, TIER_MEM, NULL))
 		return true;
-	if (it->flags & MSG_ITEM_KEEP)
+	if ((it->flags & MSG_ITEM_KEEP) || is_held(i))
 		return false;
 	return (it->flags & MSG_ITEM_FORCE) || orphan(i) || !(i->flags & INODE_PIN);
 }

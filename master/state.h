@@ -36,6 +36,7 @@
 #define INODE_XATTRS 4u /* there is an entry in the xattrs table */
 #define INODE_ORPHAN 8u
 #define INODE_LOOSE 16u /* allocations of it may be loose */
+#define INODE_HELD 32u	/* there are struct holds of it */
 
 struct slot {
 	uint32_t cookie_lo, cookie_hi;
@@ -164,6 +165,13 @@ struct loose {
 	uint16_t node;
 };
 
+/* A node that holds a version. */
+struct hold {
+	uint64_t put_id;
+	uint32_t next;
+	uint16_t node;
+};
+
 /* What was said of a name, while it may not have reached every node that leased it. */
 struct moved {
 	uint64_t seq, dir, id;
@@ -264,6 +272,9 @@ struct core {
 	uint64_t given; /* of them */
 
 	/* leases with a time */
+	struct pool holds;
+	struct table holds_by_put;
+
 	struct pool moved, revokes, waiting;
 	struct table moved_by_hash, waits_by_req;
 	struct list waits, held, ready; /* held: not done yet, for no name may move; ready: to be given */

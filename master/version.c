@@ -5,6 +5,7 @@
 
 #include "master/inode.h"
 #include "master/heap.h"
+#include "master/holds.h"
 #include "master/ledger.h"
 #include "master/lease.h"
 #include "master/members.h"
@@ -41,11 +42,13 @@ static void orphans_remove(struct core *c, uint32_t h)
 	i->orphan_prev = i->orphan_next = 0;
 }
 
-/* Tells each node that has a replica, once. */
+/* Tells each node that has a replica, once; unless somebody holds it. */
 static void tell_drop(struct core *c, const struct inode *i)
 {
 	uint32_t blocks = (uint32_t)blocks_of(i->size, i->block_shift);
 
+	if (is_held(i))
+		return;
 	if (!(i->flags & INODE_MULTI)) {
 		step_drop(c, i->home, i->id, blocks);
 		return;
@@ -53,6 +56,12 @@ static void tell_drop(struct core *c, const struct inode *i)
 	for (uint32_t n = 1; n < c->n_members; n++)
 		if (member_live(c, n) && route_has_node(i, n))
 			step_drop(c, n, i->id, blocks);
+}
+
+void version_drop(struct core *c, struct inode *i)
+{
+	i->orphan_ns = c->now_ns;
+	tell_drop(c, i);
 }
 
 /* The version has lost its name, its place in the counts and the catalogue; what is left of it is an orphan. */

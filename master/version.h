@@ -22,6 +22,8 @@ void version_end(struct core *c, uint32_t h, const struct version_end *end);
 void version_replace(struct core *c, uint32_t old, uint32_t fresh, uint32_t asker);
 /* The node has no byte of it any more. */
 void version_acked(struct core *c, uint32_t h, uint32_t node);
+/* The nodes that have bytes of the orphan are told to drop it. */
+void version_drop(struct core *c, struct inode *i);
 /* A replica of an orphan is gone: ends it if that was the last. True if it has ended. */
 bool version_reap(struct core *c, uint32_t h);
 

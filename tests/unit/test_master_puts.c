@@ -919,6 +919,109 @@ START_TEST(a_get_ends_with_its_source)
 }
 END_TEST
 
+static int hold(uint32_t node, uint64_t id)
+{
+	return rig_item(&rg, node, MSG_HOLD, id, 0, 0);
+}
+
+static int let_go(uint32_t node, uint64_t id)
+{
+	return rig_item(&rg, node, MSG_RELEASE, id, 0, 0);
+}
+
+START_TEST(what_is_held_is_not_dropped)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 5000);
+
+	ck_assert_int_eq(rig_join(&rg, 2, CAPACITY, true), 0);
+	ck_assert_int_eq(rig_join(&rg, 3, CAPACITY, true), 0);
+	ck_assert_int_eq(hold(2, id + 1000), -ENOENT);
+	ck_assert_int_eq(hold(2, dir), -ENOENT);
+	ck_assert_int_eq(hold(2, id), 0);
+	ck_assert_int_eq(hold(2, id), 0);
+	ck_assert_int_eq(hold(3, id), 0);
+	ck_assert_uint_eq(rig_counts(&rg).holds, 2);
+	ck_assert_int_eq(let_go(1, id), -ENOENT);
+	rig_forget(&rg);
+	ck_assert_int_eq(rig_delete(&rg, 1, dir, "x"), 0);
+	ck_assert_int_eq(rig_lookup(&rg, 2, dir, "x"), -ENOENT);
+	/* nor when others are told again */
+	for (unsigned k = 0; k < 4; k++) {
+		rig_tick(&rg, 2 * NS_PER_SEC);
+		for (uint32_t n = 1; n <= 3; n++)
+			rig_simple(&rg, n, MSG_PUT_RENEW);
+	}
+	ck_assert_ptr_null(rig_notice(&rg, MSG_DROP, 1, 0));
+	/* it can be got, and it may come to be somewhere else */
+	get_from(3, id, MSG_SOURCE_MEM_REMOTE);
+	ck_assert_int_eq(rig_get_end(&rg, 3, MSG_GET_DONE, rg.answer->u.get.get_id, false), 0);
+	ck_assert_int_eq(let_go(3, id), 0);
+	ck_assert_ptr_null(rig_notice(&rg, MSG_DROP, 1, 0));
+	ck_assert_int_eq(let_go(2, id), 0);
+	ck_assert_ptr_nonnull(rig_notice(&rg, MSG_DROP, 1, 0));
+	ck_assert_int_eq(let_go(2, id), -ENOENT);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_DELETE_ACK, id, 0, 0), 0);
+	ck_assert_uint_eq(rig_counts(&rg).orphans, 0);
+}
+END_TEST
+
+START_TEST(a_holder_that_is_gone_holds_nothing)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 5000);
+
+	ck_assert_int_eq(rig_join(&rg, 2, CAPACITY, true), 0);
+	ck_assert_int_eq(hold(2, id), 0);
+	rig_forget(&rg);
+	rig_put(&rg, 1, dir, "x", 5000);
+	ck_assert_ptr_null(rig_notice(&rg, MSG_DROP, 1, 0));
+	ck_assert_int_eq(rig_simple(&rg, 2, MSG_LEAVE), 0);
+	ck_assert_ptr_nonnull(rig_notice(&rg, MSG_DROP, 1, 0));
+	ck_assert_uint_eq(rig_counts(&rg).holds, 0);
+}
+END_TEST
+
+START_TEST(the_last_copy_of_what_is_held_stays)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 5000);
+
+	ck_assert_int_eq(rig_join(&rg, 2, CAPACITY, true), 0);
+	ck_assert_int_eq(hold(2, id), 0);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, id, 0, 0), -EBUSY);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, id, 0, MSG_ITEM_FORCE), -EBUSY);
+	/* also without a name */
+	ck_assert_int_eq(rig_delete(&rg, 1, dir, "x"), 0);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, id, 0, MSG_ITEM_FORCE), -EBUSY);
+	/* with another copy it may go */
+	id = rig_put(&rg, 1, dir, "x", 5000);
+	ck_assert_int_eq(hold(2, id), 0);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_SSD_COMMIT, id, 0, 0), 0);
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, id, 0, 0), 0);
+	/* what goes all the same, goes with its holders */
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_SSD_EVICT, id, 0, 0), 0);
+	ck_assert_uint_eq(rg.answer->items[0].flags, MSG_ITEM_GONE);
+	ck_assert_uint_eq(rig_counts(&rg).holds, 1);
+}
+END_TEST
+
+START_TEST(expiry_asks_no_holder)
+{
+	uint64_t id = rig_put(&rg, 1, dir, "x", 5000);
+	struct msg *m = msg_new(MSG_SETATTR);
+
+	ck_assert_int_eq(hold(1, id), 0);
+	m->u.attr.a.id = id;
+	m->u.attr.mask = MSG_SET_TTL;
+	m->u.attr.a.expires_ns = rg.real + (int64_t)NS_PER_SEC;
+	ck_assert_int_eq(rig_send(&rg, 1, m), 0);
+	rig_tick(&rg, NS_PER_SEC);
+	ck_assert_int_eq(rig_lookup(&rg, 1, dir, "x"), -ENOENT);
+	ck_assert_uint_eq(rig_counts(&rg).orphans, 1);
+	/* the only node goes, and everything with it */
+	ck_assert_int_eq(rig_simple(&rg, 1, MSG_LEAVE), 0);
+	ck_assert_uint_eq(rig_counts(&rg).holds, 0);
+}
+END_TEST
+
 START_TEST(a_heartbeat_is_told_the_time)
 {
 	struct msg *m = msg_new(MSG_HEARTBEAT);
@@ -1249,6 +1352,10 @@ int main(void)
 	tcase_add_test(tc, a_source_that_failed_is_not_asked_first);
 	tcase_add_test(tc, a_bad_copy_elsewhere_is_none);
 	tcase_add_test(tc, a_get_ends_with_its_source);
+	tcase_add_test(tc, what_is_held_is_not_dropped);
+	tcase_add_test(tc, a_holder_that_is_gone_holds_nothing);
+	tcase_add_test(tc, the_last_copy_of_what_is_held_stays);
+	tcase_add_test(tc, expiry_asks_no_holder);
 	tcase_add_test(tc, a_heartbeat_is_told_the_time);
 	tcase_add_test(tc, a_node_dies_with_what_only_it_had);
 	tcase_add_test(tc, one_incarnation_at_a_time);
