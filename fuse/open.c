@@ -191,16 +191,20 @@ static void arrived_cb(void *arg, int err)
 {
 	struct open_op *o = arg;
 	struct fs *fs = o->n.op.op_fs;
+	enum passthrough_need need;
 
 	/* It has gone from all nodes since its name was looked up. */
 	if (err == -ESTALE && !retry_expect(fs, o->n.op.op_tid, o->inode, RETRY_READ))
 		err = -ENOENT;
-	if (err)
+	if (err) {
 		op_err(&o->n.op, err);
-	else if (passthrough_need(fs, o->inode, o->version) == PASSTHROUGH_NO)
-		pinned_cb(o, -EAGAIN);
-	else
+		return;
+	}
+	need = passthrough_need(fs, o->inode, o->version);
+	if (need == PASSTHROUGH_WAIT)
 		version_pin(o->version, pinned_cb, o);
+	else
+		pinned_cb(o, need == PASSTHROUGH_PINNED ? 0 : -EAGAIN);
 }
 
 /* Takes over v and the reference of i. */
