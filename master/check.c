@@ -66,7 +66,7 @@ static void check_route(struct check *k, const struct inode *i)
 		last = at;
 		first = false;
 	}
-	for (uint32_t b = 0; b < blocks && !(i->flags & INODE_ORPHAN); b++)
+	for (uint32_t b = 0; b < blocks && !(i->flags & INODE_ORPHAN) && !k->c->recovering; b++)
 		EXPECT(k, route_has_block(i, b), "%llu: block %u has no replica", (unsigned long long)i->id, b);
 }
 
@@ -213,7 +213,7 @@ static void check_grants(struct check *k)
 	{
 		const struct ticket *t = container_of(pos, struct ticket, fifo);
 
-		EXPECT(k, member_live(c, t->node), "ticket of a node that is gone");
+		EXPECT(k, member_joined(c, t->node), "ticket of a node that is gone");
 		k->reserved[t->node] += ticket_granted(t);
 		n++;
 	}
@@ -238,6 +238,23 @@ static void check_grants(struct check *k)
 	}
 	EXPECT(k, c->looses.used == c->loose_by_alloc.count && c->looses.used == c->loose_by_put.count,
 	       "loose allocations leaked");
+}
+
+static void check_waiting(struct check *k)
+{
+	const struct core *c = k->c;
+	bool awaited = false;
+
+	for (uint32_t n = 1; n < c->n_members; n++) {
+		const struct member *mem = c->members[n];
+
+		if (!mem)
+			continue;
+		awaited |= mem->awaited;
+		EXPECT(k, !mem->live || !(mem->awaited || mem->loaded || mem->ended), "node %u: live and awaited", n);
+		EXPECT(k, mem->awaited || !mem->inventory, "node %u: an inventory that nobody waits for", n);
+	}
+	EXPECT(k, !awaited || (c->recovering && c->recovery), "owners are awaited, and nobody waits");
 }
 
 static void check_ledgers(struct check *k)
@@ -345,6 +362,7 @@ int core_check(struct core *c, char *why, size_t why_len)
 		check_heap(&k);
 		check_spaces(&k);
 		check_grants(&k);
+		check_waiting(&k);
 		check_ledgers(&k);
 		check_leases(&k);
 		check_holds(&k);

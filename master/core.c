@@ -11,6 +11,7 @@
 #include "master/gets.h"
 #include "master/holds.h"
 #include "master/inode.h"
+#include "master/inventory.h"
 #include "master/lease.h"
 #include "master/ledger.h"
 #include "master/members.h"
@@ -20,6 +21,7 @@
 #include "master/puts.h"
 #include "master/recent.h"
 #include "master/replicas.h"
+#include "master/resume.h"
 #include "master/space.h"
 #include "master/state.h"
 #include "master/step.h"
@@ -93,6 +95,7 @@ struct core *core_free(struct core *c)
 	holds_fini(c);
 	spaces_fini(c);
 	members_fini(c);
+	resume_fini(c);
 	free(c->misses);
 	free(c->heap);
 	free(c->after);
@@ -113,6 +116,8 @@ static const struct op ops[MSG_TYPES] = {
     [MSG_JOIN] = {op_join, true, false},
     [MSG_HEARTBEAT] = {op_heartbeat, false, false},
     [MSG_LEAVE] = {op_leave, false, false},
+    [MSG_INVENTORY] = {op_inventory, false, false},
+    [MSG_PUT_RESUME] = {op_put_resume, false, false},
     [MSG_LOOKUP] = {op_lookup, false, false},
     [MSG_GETATTR] = {op_getattr, false, false},
     [MSG_SETATTR] = {op_setattr, false, false},
@@ -147,6 +152,12 @@ static const struct op ops[MSG_TYPES] = {
     [MSG_REVOKE_ACK] = {op_revoke_ack, false, false},
 };
 
+/* What one that is coming back may say before its inventory is in. */
+static bool is_of_resume(enum msg_type type)
+{
+	return type == MSG_HEARTBEAT || type == MSG_INVENTORY || type == MSG_PUT_RESUME;
+}
+
 /* A node speaks for its live incarnation only; one that has left may be told once more that it has. */
 static int check_sender(const struct core *c, const struct msg *m)
 {
@@ -154,9 +165,13 @@ static int check_sender(const struct core *c, const struct msg *m)
 
 	if (m->type == MSG_JOIN)
 		return 0;
-	if (!mem || mem->tomb_tag != m->tomb_tag)
+	if (!mem || !m->tomb_tag || mem->tomb_tag != m->tomb_tag)
 		return -ESTALE;
-	return mem->live || m->type == MSG_LEAVE ? 0 : -ESTALE;
+	if (mem->live || m->type == MSG_LEAVE)
+		return 0;
+	if (!mem->awaited)
+		return -ESTALE;
+	return mem->inventory && is_of_resume(m->type) ? 0 : -EUNATCH;
 }
 
 static int dispatch(struct core *c, struct msg *m)
@@ -169,7 +184,7 @@ static int dispatch(struct core *c, struct msg *m)
 		return r;
 	if (!op || !op->fn)
 		return -EOPNOTSUPP;
-	mem = member_live(c, m->node);
+	mem = member_joined(c, m->node);
 	/* A node that wants to come back must not keep its dead incarnation alive by asking. */
 	if (mem && m->type != MSG_JOIN)
 		mem->sign_ns = c->now_ns;
@@ -204,7 +219,7 @@ bool core_has_done(const struct core *c, const struct msg *in)
 /* It has come before. 1: it is the answer; 0: it waits for it; -ENOMEM. */
 static int come_again(struct core *c, struct msg *in)
 {
-	struct member *mem = member_live(c, in->node);
+	struct member *mem = member_joined(c, in->node);
 
 	/* As in dispatch(). */
 	if (in->type != MSG_JOIN)
@@ -293,6 +308,7 @@ uint64_t core_tick(struct core *c, uint64_t now_ns, int64_t real_ns, struct core
 	next = tickets_tick(c);
 	next = sooner(next, gets_tick(c));
 	next = sooner(next, members_tick(c));
+	next = sooner(next, resume_tick(c));
 	next = sooner(next, versions_expire(c));
 	next = sooner(next, versions_repeat(c));
 	next = sooner(next, leases_tick(c));

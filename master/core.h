@@ -32,6 +32,7 @@ struct core_config {
 	uint64_t repeat_ns;	     /* unacknowledged MSG_DROPs are sent again; 0: never (a channel that loses none) */
 	uint64_t lease_ns;	     /* leases are good for so long, and a request that moves a name waits for others to
 					know; dead_after_ns at most. 0: for ever, for nodes that are told reliably */
+	uint64_t resume_ns;	     /* owners of an earlier run may come back for so long; 0: they never do */
 	uint32_t recent_answers;     /* remembered per node, for requests that come twice; 0: they never do */
 	uint64_t max_inodes;	     /* objects and directories; 0: 64 million. -ENOSPC above */
 	uint64_t max_xattr_bytes;    /* of all user xattrs together; 0: 256 MiB. -ENOSPC above */
@@ -119,6 +120,8 @@ void core_given(struct core *c, uint64_t n);
 /* Whether it has come again: core_handle() answers it as it did and does nothing, so it may be let in always. */
 bool core_has_done(const struct core *c, const struct msg *in);
 
+/* The number of the node of an earlier run that may come back with this tomb_tag; 0: there is none. */
+uint32_t core_node_awaited(const struct core *c, uint64_t tomb_tag);
 /* The number of the node with that instance key, else one that nobody has had; 0: there are too many. */
 uint32_t core_node_named(const struct core *c, const char *key);
 

@@ -304,7 +304,7 @@ int op_get_start(struct core *c, struct msg *m)
 		return -EINVAL;
 	answer_get(c, m, i);
 	if (m->u.get.source == MSG_SOURCE_NONE)
-		return -ENOENT;
+		return c->recovering ? -EAGAIN : -ENOENT;
 	if (m->u.get.source == MSG_SOURCE_MEM_LOCAL) {
 		m->u.get.alloc = route_alloc(i, m->u.get.block, m->node);
 		return 0;

@@ -14,6 +14,11 @@ int ledger_reserve(struct member *mem, uint64_t bytes)
 	return 0;
 }
 
+void ledger_resume(struct member *mem, uint64_t bytes)
+{
+	mem->reserved += bytes;
+}
+
 void ledger_unreserve(struct member *mem, uint64_t bytes)
 {
 	mem->reserved -= bytes;
@@ -22,6 +27,11 @@ void ledger_unreserve(struct member *mem, uint64_t bytes)
 void ledger_use(struct member *mem, uint64_t bytes)
 {
 	mem->reserved -= bytes;
+	mem->used += bytes;
+}
+
+void ledger_found(struct member *mem, uint64_t bytes)
+{
 	mem->used += bytes;
 }
 
@@ -111,9 +121,10 @@ void loose_freed(struct core *c, uint32_t node, uint64_t alloc)
 {
 	uint32_t h = table_head(&c->loose_by_alloc, (uint32_t)hash_u64(alloc));
 
-	while (h && loose_get(c, h)->alloc != alloc)
+	/* What a node says of its own allocations may be another's number. */
+	while (h && (loose_get(c, h)->alloc != alloc || loose_get(c, h)->node != node))
 		h = loose_get(c, h)->alloc_next;
-	if (h && loose_get(c, h)->node == node)
+	if (h)
 		loose_end(c, h);
 }
 

@@ -22,9 +22,13 @@ static inline uint64_t ledger_free(const struct member *mem)
 
 /* 0, -ENOSPC. */
 int ledger_reserve(struct member *mem, uint64_t bytes);
+/* Also where there is no room: what an owner that comes back will turn out not to have is still in the way. */
+void ledger_resume(struct member *mem, uint64_t bytes);
 void ledger_unreserve(struct member *mem, uint64_t bytes);
 /* Reserved bytes are used from now on. */
 void ledger_use(struct member *mem, uint64_t bytes);
+/* Bytes that nobody has reserved are used: an owner that comes back has them. */
+void ledger_found(struct member *mem, uint64_t bytes);
 void ledger_unuse(struct member *mem, uint64_t bytes);
 
 int looses_init(struct core *c);

@@ -16,6 +16,7 @@
 #include "master/inode.h"
 #include "master/ledger.h"
 #include "master/members.h"
+#include "master/resume.h"
 #include "master/route.h"
 #include "master/space.h"
 #include "master/state.h"
@@ -134,10 +135,10 @@ static int load_replica(struct core *c, struct inode *i, const struct write_repl
 	mem = member_make(c, w->node);
 	if (!mem)
 		return -ENOMEM;
+	mem->loaded = true;
 	r = route_add(c, i, w->block, w->node, w->tiers, w->alloc, false);
 	if (r < 0)
 		return r;
-	mem->loaded = true;
 	if (w->tiers & TIER_MEM)
 		mem->used += pages_of(block_len(i->size, i->block_shift, w->block));
 	return 0;
@@ -147,6 +148,7 @@ static int load_object(struct core *c, const struct write_rec *rec)
 {
 	const struct write_inode *w = &rec->u.inode;
 	const struct write_replica home = {.put_id = w->id, .alloc = w->alloc, .node = w->home, .tiers = w->tiers};
+	struct member *mem;
 	struct inode *i;
 	uint32_t h;
 	int r;
@@ -165,6 +167,11 @@ static int load_object(struct core *c, const struct write_rec *rec)
 	i->expires_ns = w->expires_ns;
 	i->block_shift = w->block_shift;
 	i->home = (uint16_t)w->home;
+	/* An empty one has no replica, and goes with its home all the same. */
+	mem = member_make(c, w->home);
+	if (!mem)
+		return -ENOMEM;
+	mem->loaded = true;
 	/* It stays an array, if only because it has rows of its own, which go with the flag. */
 	if ((w->flags & WRITE_OF_MULTI) && route_make_array(c, i) < 0)
 		return -ENOMEM;
@@ -380,6 +387,9 @@ int core_load_end(struct core *c, struct core_out *out)
 	c->n_loading = c->cap_loading = 0;
 	/* A lease's sequence must be above all of earlier runs: each run begins a block of ids later. */
 	c->lease_seq = c->next_id << 20;
+	r = resume_begin(c);
+	if (r < 0)
+		return r;
 	r = step_ids_ready(c);
 	return r == -EIO ? 0 : r;
 }

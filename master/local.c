@@ -345,6 +345,8 @@ static void handle(struct local_master *lm, struct call *c, bool writable, uint6
 
 	if (m->type == MSG_JOIN && !m->node)
 		m->node = core_node_named(lm->core, m->u.join.instance_key);
+	else if (!m->node)
+		m->node = core_node_awaited(lm->core, m->tomb_tag);
 	if (!writable && !goes_on(m->type) && !core_has_done(lm->core, m))
 		r = -EIO;
 	if (!r)
@@ -474,6 +476,7 @@ static struct core *new_core(const struct local_master_config *cfg)
 	    .dead_after_ns = cfg->dead_after_ns,
 	    .repeat_ns = cfg->repeat_ns,
 	    .lease_ns = cfg->lease_ns,
+	    .resume_ns = cfg->resume_ns,
 	    .recent_answers = cfg->recent_answers,
 	};
 
@@ -484,10 +487,10 @@ static struct core *new_core(const struct local_master_config *cfg)
 }
 
 /* Loads, and commits what the load itself has to say. */
-static int load(struct local_master *lm, struct errmsg *e)
+static int load(struct local_master *lm, bool objects, struct errmsg *e)
 {
 	uint64_t counter;
-	int r = catalogue_load(lm->cat, lm->core, false, e);
+	int r = catalogue_load(lm->cat, lm->core, objects, e);
 
 	if (r < 0)
 		return r;
@@ -553,7 +556,7 @@ int local_master_start(const struct local_master_config *cfg, struct local_maste
 	r = catalogue_open(cfg->catalogue, &lm->cat, e);
 	if (!r) {
 		lm->core = new_core(cfg);
-		r = lm->core ? load(lm, e) : errmsg_set(e, -ENOMEM, "out of memory");
+		r = lm->core ? load(lm, cfg->resume_ns != 0, e) : errmsg_set(e, -ENOMEM, "out of memory");
 	}
 	if (!r)
 		r = start_threads(lm, e);

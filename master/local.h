@@ -35,6 +35,8 @@ struct local_master_config {
 	/* For nodes that may vanish, and a way to them that loses messages; see struct core_config. */
 	uint64_t dead_after_ns, repeat_ns, lease_ns;
 	uint32_t recent_answers;
+	/* Objects of an earlier run are kept, and their owners may come back for so long. 0: they are gone. */
+	uint64_t resume_ns;
 	/* Notices, on the threads that answers come on; belongs to the master, must not block. NULL: to the channel. */
 	void (*notice)(void *arg, uint32_t node, const struct msg *notice);
 	void *notice_arg;
@@ -51,8 +53,8 @@ struct local_master_stats {
 };
 
 /*
- * Opens the catalogue and starts. Objects of an earlier run are gone (their owner comes back empty); namespaces and
- * directories stay. On failure e says why in one line.
+ * Opens the catalogue and starts. Without resume_ns objects of an earlier run are gone (their owner comes back empty);
+ * namespaces and directories stay. On failure e says why in one line.
  */
 int local_master_start(const struct local_master_config *cfg, struct local_master **ret, struct errmsg *e);
 /* Answers what is queued, commits, closes. NULL is fine; returns NULL. The node has left by then. */

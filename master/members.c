@@ -8,14 +8,17 @@
 #include "master/gets.h"
 #include "master/holds.h"
 #include "master/inode.h"
+#include "master/inventory.h"
 #include "master/lease.h"
 #include "master/ledger.h"
 #include "master/puts.h"
 #include "master/recent.h"
+#include "master/resume.h"
 #include "master/route.h"
 #include "master/step.h"
 #include "master/version.h"
 
+#define KEY_MAX sizeof(((struct msg *)0)->u.join.instance_key)
 #define CAPACITY_MAX (1ull << 60) /* sums of a few thousand nodes stay far from overflow */
 
 static int members_room(struct core *c, uint32_t node)
@@ -61,6 +64,7 @@ void members_fini(struct core *c)
 		if (!mem)
 			continue;
 		recent_free(mem->recent);
+		inventory_free(mem->inventory);
 		free(mem->drops);
 		free(mem->key);
 		free(mem->address);
@@ -71,89 +75,152 @@ void members_fini(struct core *c)
 	c->n_members = 0;
 }
 
-/* Whether no other node can have a replica. */
-static bool is_alone(const struct core *c, const struct member *mem)
+/* Whether a node that stays can have a replica. */
+static bool others_stay(const struct core *c)
 {
 	for (uint32_t n = 1; n < c->n_members; n++) {
-		const struct member *other = c->members[n];
+		const struct member *mem = c->members[n];
 
-		if (n != mem->node && other && (other->live || other->loaded))
-			return false;
+		if (mem && !mem->over && (mem->live || mem->loaded || mem->awaited))
+			return true;
 	}
-	return true;
+	return false;
 }
 
-/* Whether some block of it has no replica, or, being empty, no home. */
-static bool is_lost(const struct inode *i, uint32_t gone)
+bool version_is_lost(const struct inode *i)
 {
 	uint64_t blocks = blocks_of(i->size, i->block_shift);
 
-	if (!blocks)
-		return i->home == gone;
 	for (uint32_t b = 0; b < blocks; b++)
 		if (!route_has_block(i, b))
 			return true;
 	return false;
 }
 
-static int version_loses_node(struct core *c, uint32_t h, struct member *mem)
+static bool is_over(const struct core *c, uint32_t node)
+{
+	return c->members[node] && c->members[node]->over;
+}
+
+/* A node that is over and has a replica; 0: none. */
+static uint32_t next_over(const struct core *c, const struct inode *i)
+{
+	struct replica rep;
+	uint32_t pos = 0;
+
+	while (route_next(i, &pos, &rep))
+		if (is_over(c, rep.node))
+			return rep.node;
+	return 0;
+}
+
+static int version_loses_over(struct core *c, uint32_t h)
 {
 	const struct version_end end = {.reason = MSG_REVOKE_LOST, .miss = MSG_MISS_LOST, .say = true};
 	struct inode *i = inode_get(c, h);
 	bool orphan = (i->flags & INODE_ORPHAN) != 0;
+	bool empty = !i->size && is_over(c, i->home); /* it goes with its home */
+	uint32_t node = next_over(c, i);
 
-	if (!route_has_node(i, mem->node) && (i->size || i->home != mem->node))
+	if (!node && !empty)
 		return 0;
 	if (step_room(c, 2 + route_count(i), MSG_NAME_MAX) < 0)
 		return -ENOMEM;
-	route_take_node(c, i, mem->node, mem, !orphan);
+	for (; node; node = next_over(c, i))
+		route_take_node(c, i, node, c->members[node], !orphan);
 	if (orphan)
 		version_reap(c, h);
-	else if (is_lost(i, mem->node))
+	else if (empty || (!c->recovering && version_is_lost(i)))
 		version_end(c, h, &end);
 	return 0;
 }
 
 /* Walks everything there is: leaving is rare, and a list of each node's replicas would cost every object memory. */
-static int replicas_gone(struct core *c, struct member *mem)
+static int replicas_gone(struct core *c)
 {
 	for (uint32_t h = 1; h < c->inodes.top; h++) {
 		struct inode *i = inode_get(c, h);
 
-		if (i->kind && i->lease == mem->node)
+		if (i->kind && i->lease && i->lease != LEASE_MANY && is_over(c, i->lease))
 			i->lease = 0;
-		if (i->kind == MSG_KIND_FILE && version_loses_node(c, h, mem) < 0)
+		if (i->kind == MSG_KIND_FILE && version_loses_over(c, h) < 0)
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-int member_gone(struct core *c, struct member *mem)
+/* Its incarnation is over. Needs room for a record. */
+static void member_end(struct core *c, struct member *mem)
 {
-	if (step_room(c, 1, 0) < 0)
-		return -ENOMEM;
-	/* Whatever of this has been done when memory runs out is done; the rest is found by the next call. */
-	tickets_gone(c, mem->node);
-	gets_gone(c, mem->node);
-	looses_gone(c, mem->node);
-	holds_gone(c, mem->node);
-	if (is_alone(c, mem)) {
-		versions_clear(c);
-		mem->used = 0;
-	} else if (replicas_gone(c, mem) < 0) {
-		return -ENOMEM;
-	}
-	mem->live = mem->loaded = false;
+	struct write_rec rec;
+
+	mem->live = mem->loaded = mem->over = false;
+	if (c->recovery)
+		resume_over(c, mem);
 	mem->capacity = mem->zombie = mem->ssd_capacity = mem->ssd_used = 0;
 	mem->n_drops = 0;
 	lease_gone(c, mem);
 	mem->recent = recent_free(mem->recent);
+	if (mem->key && !mem->ended) {
+		mem->ended = true;
+		member_record(mem, &rec);
+		step_write(c, &rec);
+	}
+}
+
+/* What it has beside replicas. Returns how many are over. */
+static unsigned grants_gone(struct core *c)
+{
+	unsigned over = 0;
+
+	for (uint32_t n = 1; n < c->n_members; n++) {
+		if (!is_over(c, n))
+			continue;
+		tickets_gone(c, n);
+		gets_gone(c, n);
+		looses_gone(c, n);
+		holds_gone(c, n);
+		over++;
+	}
+	return over;
+}
+
+int members_drop(struct core *c)
+{
+	bool none_stays = !others_stay(c);
+	unsigned over;
+
+	if (step_room(c, 1, 0) < 0)
+		return -ENOMEM;
+	/* Whatever of this has been done when memory runs out is done; the rest is found by the next call. */
+	over = grants_gone(c);
+	if (none_stays)
+		versions_clear(c);
+	else if (replicas_gone(c) < 0)
+		return -ENOMEM;
+	if (step_room(c, over, over * (size_t)KEY_MAX) < 0)
+		return -ENOMEM;
+	for (uint32_t n = 1; n < c->n_members; n++) {
+		if (none_stays && c->members[n])
+			c->members[n]->used = 0;
+		if (is_over(c, n))
+			member_end(c, c->members[n]);
+	}
+	resume_settle(c);
 	return 0;
+}
+
+int member_gone(struct core *c, struct member *mem)
+{
+	mem->over = true;
+	return members_drop(c);
 }
 
 uint64_t members_tick(struct core *c)
 {
 	uint64_t next = UINT64_MAX;
+
+	bool any = false;
 
 	for (uint32_t n = 1; c->cfg.dead_after_ns && n < c->n_members; n++) {
 		struct member *mem = member_live(c, n);
@@ -162,13 +229,12 @@ uint64_t members_tick(struct core *c)
 		if (!mem)
 			continue;
 		if (age >= c->cfg.dead_after_ns) {
-			if (member_gone(c, mem) < 0)
-				next = NS_TICK_MAX;
+			mem->over = any = true;
 		} else if (c->cfg.dead_after_ns - age < next) {
 			next = c->cfg.dead_after_ns - age;
 		}
 	}
-	return next;
+	return any && members_drop(c) < 0 ? NS_TICK_MAX : next;
 }
 
 uint32_t core_node_named(const struct core *c, const char *key)
@@ -178,7 +244,7 @@ uint32_t core_node_named(const struct core *c, const char *key)
 	for (n = 1; n < c->n_members; n++) {
 		const struct member *mem = c->members[n];
 
-		if (mem && mem->key && !strncmp(mem->key, key, sizeof(((struct msg *)0)->u.join.instance_key)))
+		if (mem && mem->key && !strncmp(mem->key, key, KEY_MAX))
 			return n;
 		if (!unused && (!mem || !mem->key))
 			unused = n;
@@ -188,10 +254,19 @@ uint32_t core_node_named(const struct core *c, const char *key)
 	return unused <= NODE_MAX ? unused : 0;
 }
 
-static bool key_is_live(const struct core *c, const char *key)
+uint32_t core_node_awaited(const struct core *c, uint64_t tomb_tag)
+{
+	for (uint32_t n = 1; tomb_tag && n < c->n_members; n++)
+		if (c->members[n] && c->members[n]->awaited && c->members[n]->tomb_tag == tomb_tag)
+			return n;
+	return 0;
+}
+
+/* Whether another node has joined with that key. */
+static bool key_is_taken(const struct core *c, const struct msg *m)
 {
 	for (uint32_t n = 1; n < c->n_members; n++)
-		if (member_live(c, n) && !strcmp(c->members[n]->key, key))
+		if (n != m->node && member_joined(c, n) && !strcmp(c->members[n]->key, m->u.join.instance_key))
 			return true;
 	return false;
 }
@@ -199,12 +274,16 @@ static bool key_is_live(const struct core *c, const char *key)
 static int join_check(const struct core *c, const struct msg *m)
 {
 	size_t len = strnlen(m->u.join.instance_key, sizeof(m->u.join.instance_key));
+	const struct member *mem;
 
 	if (!len || len == sizeof(m->u.join.instance_key) || !m->node || m->node > NODE_MAX ||
 	    strnlen(m->u.join.address, sizeof(m->u.join.address)) == sizeof(m->u.join.address) ||
 	    m->u.join.capacity > CAPACITY_MAX || m->u.join.ssd_capacity > CAPACITY_MAX)
 		return -EINVAL;
-	return member_live(c, m->node) || key_is_live(c, m->u.join.instance_key) ? -EBUSY : 0;
+	if (member_live(c, m->node) || key_is_taken(c, m))
+		return -EBUSY;
+	mem = member_joined(c, m->node);
+	return mem && !resume_wanted(mem, m) ? -EBUSY : 0;
 }
 
 void member_record(const struct member *mem, struct write_rec *rec)
@@ -213,7 +292,7 @@ void member_record(const struct member *mem, struct write_rec *rec)
 	    .type = WRITE_MEMBER,
 	    .len = (uint32_t)strlen(mem->key),
 	    .data = (const uint8_t *)mem->key,
-	    .u.member = {.tomb_tag = mem->tomb_tag,
+	    .u.member = {.tomb_tag = mem->ended ? 0 : mem->tomb_tag,
 			 .capacity = mem->capacity,
 			 .ssd_capacity = mem->ssd_capacity,
 			 .node = mem->node},
@@ -238,6 +317,33 @@ static int set_name(struct member *mem, const struct msg *m)
 	return 0;
 }
 
+/* What it tells of itself. */
+static void take_join(struct core *c, struct member *mem, struct msg *m)
+{
+	mem->ssd = m->u.join.kv_ssd_storage;
+	mem->capacity = m->u.join.capacity;
+	mem->ssd_capacity = m->u.join.ssd_capacity;
+	mem->sign_ns = mem->renewed_ns = c->now_ns;
+	m->tomb_tag = m->u.join.tomb_tag = mem->tomb_tag;
+}
+
+static int join_again(struct core *c, struct member *mem, struct msg *m)
+{
+	int r = set_name(mem, m);
+
+	if (!r)
+		r = resume_start(c, mem, m);
+	if (!r)
+		take_join(c, mem, m);
+	return r;
+}
+
+/* What the node was before goes, if the catalogue gave it anything. */
+static int end_earlier(struct core *c, struct member *mem)
+{
+	return mem->loaded || mem->awaited ? member_gone(c, mem) : 0;
+}
+
 int op_join(struct core *c, struct msg *m)
 {
 	struct write_rec rec;
@@ -247,26 +353,27 @@ int op_join(struct core *c, struct msg *m)
 	if (r < 0)
 		return r;
 	mem = member_make(c, m->node);
-	if (!mem || (mem->loaded && member_gone(c, mem) < 0) || step_room(c, 1, sizeof(m->u.join.instance_key)) < 0)
+	if (!mem)
+		return -ENOMEM;
+	if (resume_wanted(mem, m))
+		return join_again(c, mem, m);
+	if (end_earlier(c, mem) < 0 || step_room(c, 1, KEY_MAX) < 0)
 		return -ENOMEM;
 	if (set_name(mem, m) < 0)
 		return -ENOMEM;
 	/* From here on whatever still comes from an earlier incarnation is stale. */
 	mem->live = true;
+	mem->ended = false;
 	mem->tomb_tag = step_id(c);
-	mem->ssd = m->u.join.kv_ssd_storage;
-	mem->capacity = m->u.join.capacity;
-	mem->ssd_capacity = m->u.join.ssd_capacity;
-	mem->sign_ns = mem->renewed_ns = c->now_ns;
+	take_join(c, mem, m);
 	member_record(mem, &rec);
 	step_write(c, &rec);
-	m->tomb_tag = m->u.join.tomb_tag = mem->tomb_tag;
 	return 0;
 }
 
 int op_heartbeat(struct core *c, struct msg *m)
 {
-	struct member *mem = member_live(c, m->node);
+	struct member *mem = member_joined(c, m->node);
 
 	if (m->u.heartbeat.capacity > CAPACITY_MAX || m->u.heartbeat.ssd_capacity > CAPACITY_MAX)
 		return -EINVAL;
@@ -275,15 +382,15 @@ int op_heartbeat(struct core *c, struct msg *m)
 	mem->ssd_capacity = m->u.heartbeat.ssd_capacity;
 	mem->ssd_used = m->u.heartbeat.ssd_used;
 	m->u.heartbeat.master_ns = c->now_ns;
-	m->u.heartbeat.lease_ns = lease_renew(c, mem);
+	m->u.heartbeat.lease_ns = mem->live ? lease_renew(c, mem) : 0;
 	return 0;
 }
 
 int op_leave(struct core *c, struct msg *m)
 {
-	struct member *mem = member_live(c, m->node);
+	struct member *mem = c->members[m->node];
 
-	return mem ? member_gone(c, mem) : 0;
+	return mem->live || mem->awaited ? member_gone(c, mem) : 0;
 }
 
 int op_statfs(struct core *c, struct msg *m)

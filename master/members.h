@@ -14,6 +14,14 @@ static inline struct member *member_live(const struct core *c, uint32_t node)
 	return mem && mem->live ? mem : NULL;
 }
 
+/* One that is live, or is coming back. */
+static inline struct member *member_joined(const struct core *c, uint32_t node)
+{
+	struct member *mem = node < c->n_members ? c->members[node] : NULL;
+
+	return mem && (mem->live || mem->inventory) ? mem : NULL;
+}
+
 /* The record of a node, made if need be. NULL: no memory. */
 struct member *member_make(struct core *c, uint32_t node);
 /*
@@ -21,6 +29,10 @@ struct member *member_make(struct core *c, uint32_t node);
  * -ENOMEM when some are left: to be called again.
  */
 int member_gone(struct core *c, struct member *mem);
+/* The same for all that are marked as over, in one walk over everything there is. */
+int members_drop(struct core *c);
+/* Whether some block of it has no replica. */
+bool version_is_lost(const struct inode *i);
 /* Its catalogue row, pointing into it. */
 void member_record(const struct member *mem, struct write_rec *rec);
 void members_fini(struct core *c);

@@ -18,6 +18,7 @@
 #include "master/lease.h"
 #include "master/members.h"
 #include "master/misses.h"
+#include "master/resume.h"
 #include "master/route.h"
 #include "master/space.h"
 #include "master/step.h"
@@ -271,7 +272,7 @@ int op_put_done(struct core *c, struct msg *m)
 	int r = ticket_of(c, m, &p.ticket);
 
 	if (r < 0)
-		return r;
+		return resume_answer_put(c, m) ? 0 : r;
 	p.t = ticket_get(c, p.ticket);
 	r = name_arg(c, m->u.put.dir, m->u.put.name, &p.name);
 	if (!r)

@@ -96,7 +96,7 @@ static void unreserve_name(struct core *c, uint32_t h)
 	t->res_name = NULL;
 }
 
-static int reserve_name(struct core *c, uint32_t h, const struct name_arg *n)
+int ticket_reserve(struct core *c, uint32_t h, const struct name_arg *n)
 {
 	struct ticket *t = ticket_get(c, h);
 	char *copy;
@@ -116,12 +116,19 @@ static int reserve_name(struct core *c, uint32_t h, const struct name_arg *n)
 	return 0;
 }
 
+uint32_t ticket_find(const struct core *c, uint64_t id)
+{
+	uint32_t h = table_head(&c->tickets_by_id, (uint32_t)hash_u64(id));
+
+	while (h && ticket_get(c, h)->id != id)
+		h = ticket_get(c, h)->id_next;
+	return h;
+}
+
 int ticket_of(const struct core *c, const struct msg *m, uint32_t *ret)
 {
-	uint32_t h = table_head(&c->tickets_by_id, (uint32_t)hash_u64(m->u.put.ticket));
+	uint32_t h = ticket_find(c, m->u.put.ticket);
 
-	while (h && ticket_get(c, h)->id != m->u.put.ticket)
-		h = ticket_get(c, h)->id_next;
 	if (!h || ticket_get(c, h)->node != m->node)
 		return -ESTALE;
 	*ret = h;
@@ -176,14 +183,22 @@ static int grant_room(struct ticket *t)
 }
 
 /* After grant_room(). */
-static struct grant *grant_add(struct core *c, struct ticket *t, uint32_t block)
+static struct grant *grant_add(struct ticket *t, uint32_t block, uint64_t alloc)
 {
 	uint32_t k = grant_index(t, block);
 
 	memmove(&t->grants[k + 1], &t->grants[k], (t->n - k) * sizeof(*t->grants));
-	t->grants[k] = (struct grant){.alloc = step_id(c), .block = block};
+	t->grants[k] = (struct grant){.alloc = alloc, .block = block};
 	t->n++;
 	return &t->grants[k];
+}
+
+int ticket_take_grant(struct ticket *t, const struct msg_item *it)
+{
+	if (grant_room(t) < 0)
+		return -ENOMEM;
+	grant_add(t, it->block, it->alloc)->bytes = it->bytes;
+	return 0;
 }
 
 static void grant_remove(struct ticket *t, struct grant *g)
@@ -264,7 +279,7 @@ static int nospace(struct msg *m, const struct member *mem)
 	return -ENOSPC;
 }
 
-static int new_ticket(struct core *c, uint32_t *ret)
+int ticket_new(struct core *c, uint64_t id, uint32_t node, uint32_t *ret)
 {
 	struct ticket *t;
 	uint32_t h;
@@ -280,7 +295,8 @@ static int new_ticket(struct core *c, uint32_t *ret)
 		pool_free(&c->tickets, h);
 		return -ENOMEM;
 	}
-	t->id = step_id(c);
+	t->id = id;
+	t->node = (uint16_t)node;
 	t->sign_ns = c->now_ns;
 	list_add_tail(&t->fifo, &c->tickets_fifo);
 	table_insert(&c->tickets_by_id, h);
@@ -289,7 +305,7 @@ static int new_ticket(struct core *c, uint32_t *ret)
 }
 
 /* O_EXCL: the name must stand for nothing and be nobody's. */
-static int exclusive_name(struct core *c, const struct msg *m, struct name_arg *ret)
+int put_name_free(struct core *c, const struct msg *m, struct name_arg *ret)
 {
 	int r = name_arg(c, m->u.put.dir, m->u.put.name, ret);
 
@@ -308,7 +324,7 @@ static int start_check(struct core *c, const struct msg *m, struct space **ret_s
 	*ret_space = space_find(c, inode_get(c, dir)->ns);
 	if (!*ret_space)
 		return -EPERM;
-	return m->u.put.flags & MSG_PUT_EXCL ? exclusive_name(c, m, ret_name) : 0;
+	return m->u.put.flags & MSG_PUT_EXCL ? put_name_free(c, m, ret_name) : 0;
 }
 
 /* What a guess is granted for block 0: at least a page, at most the block; the rest comes with PUT_EXTEND. */
@@ -323,19 +339,18 @@ static int make_ticket(struct core *c, const struct msg *m, const struct space *
 {
 	struct ticket *t;
 	uint32_t h;
-	int r = new_ticket(c, &h);
+	int r = ticket_new(c, step_id(c), m->node, &h);
 
 	if (r < 0)
 		return r;
 	if (m->u.put.flags & MSG_PUT_EXCL) {
-		r = reserve_name(c, h, name);
+		r = ticket_reserve(c, h, name);
 		if (r < 0) {
 			ticket_end(c, h);
 			return r;
 		}
 	}
 	t = ticket_get(c, h);
-	t->node = (uint16_t)m->node;
 	t->ns = s->number;
 	t->block_shift = block_shift; /* of this put, whatever NS_SET does meanwhile */
 	*ret = h;
@@ -370,7 +385,7 @@ int op_put_start(struct core *c, struct msg *m)
 		return r;
 	t = ticket_get(c, h);
 	t->persist = place.persist;
-	g = grant_add(c, t, 0);
+	g = grant_add(t, 0, step_id(c));
 	g->bytes = bytes;
 	ledger_reserve(place.target, bytes);
 	m->u.put.ticket = t->id;
@@ -405,7 +420,7 @@ static int extend(struct core *c, struct msg *m, struct ticket *t, uint32_t bloc
 			return nospace(m, mem);
 		if (grant_room(t) < 0)
 			return -ENOMEM;
-		g = grant_add(c, t, block);
+		g = grant_add(t, block, step_id(c));
 	}
 	r = regrant(m, mem, g, bytes);
 	if (r < 0)
@@ -458,7 +473,7 @@ int op_put_reserve(struct core *c, struct msg *m)
 	other = reserving(c, &n);
 	if (other)
 		return other == h ? 0 : -EEXIST;
-	return reserve_name(c, h, &n);
+	return ticket_reserve(c, h, &n);
 }
 
 int op_put_revoke(struct core *c, struct msg *m)

@@ -150,7 +150,7 @@ static struct kept *kept_new(struct recent *r, uint64_t req_id)
 
 void recent_remember(struct core *c, const struct msg *answer, uint64_t req_id, bool after_commit)
 {
-	struct member *mem = member_live(c, answer->node);
+	struct member *mem = member_joined(c, answer->node);
 	struct recent *r;
 	struct kept *k;
 	struct msg *copy;
@@ -178,7 +178,7 @@ void recent_remember(struct core *c, const struct msg *answer, uint64_t req_id, 
 /* NULL: none. */
 static const struct msg *answer_of(const struct core *c, const struct msg *in)
 {
-	const struct member *mem = member_live(c, in->node);
+	const struct member *mem = member_joined(c, in->node);
 	const struct msg *answer;
 	uint32_t h;
 

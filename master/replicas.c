@@ -31,6 +31,9 @@ static bool after_loss(struct core *c, uint32_t h, uint32_t block, uint32_t aske
 		return false;
 	if (i->flags & INODE_ORPHAN)
 		return version_reap(c, h);
+	/* An owner that is not back yet may have one: the end of that will tell (resume.h). */
+	if (c->recovering)
+		return false;
 	version_end(c, h, &end);
 	/* Behind the answers and notices that know the name: what ends a lease must not overtake what grants it. */
 	c->answer_after_commit = true;

@@ -218,6 +218,7 @@ static int start_master(struct master_server *s, const struct local_master_confi
 	cfg.dead_after_ns = cfg.dead_after_ns ? cfg.dead_after_ns : 5 * NS_PER_SEC;
 	cfg.repeat_ns = cfg.repeat_ns ? cfg.repeat_ns : 2 * NS_PER_SEC;
 	cfg.lease_ns = cfg.lease_ns ? cfg.lease_ns : 5 * NS_PER_SEC;
+	cfg.resume_ns = cfg.resume_ns ? cfg.resume_ns : 30 * NS_PER_SEC;
 	cfg.notice = notice;
 	cfg.notice_arg = s;
 	return local_master_start(&cfg, &s->lm, e);

@@ -18,7 +18,7 @@ struct master_server;
 
 struct master_server_config {
 	struct local_master_config
-	    master; /* without what this fills in: recent answers, notices; times of 0: 5 s, 2 s, 5 s */
+	    master; /* without what this fills in: recent answers, notices; times of 0: 5 s, 2 s, 5 s, 30 s */
 	struct rpc_server_config rpc; /* without the callbacks */
 };
 

@@ -228,6 +228,8 @@ struct load_name {
 };
 
 struct recent;
+struct inventory;
+struct recovery;
 
 struct member {
 	uint32_t node;
@@ -235,7 +237,10 @@ struct member {
 	char *address; /* where others get its blocks; NULL: nowhere */
 	uint64_t tomb_tag;
 	bool live, ssd;
-	bool loaded;	 /* the catalogue gave it replicas, of an incarnation that is over */
+	bool loaded;	 /* the catalogue gave it replicas, and it is not live */
+	bool awaited;	 /* it may come back as tomb_tag (resume.h), and is not live until its inventory is in */
+	bool over;	 /* what it has is being dropped */
+	bool ended;	 /* its incarnation is over, and the catalogue is told so */
 	bool revoke_all; /* is to be told, at the end of the step, that all its leases are over */
 	bool lapsed;	 /* all its leases are over by time; none is renewed before it has said that it knows */
 	bool unsettled;	 /* the catalogue knows it, and what it had leased from the master before may still be good */
@@ -253,6 +258,7 @@ struct member {
 	struct drop *drops;  /* to be told in this step */
 	size_t n_drops, cap_drops;
 	struct recent *recent;
+	struct inventory *inventory; /* of one that is coming back: what it has said so far; else NULL */
 };
 
 struct core {
@@ -312,6 +318,10 @@ struct core {
 	uint64_t n_objects, n_dirs, n_orphans;
 	uint64_t live_bytes, orphan_bytes; /* pages of objects, each once */
 	uint64_t xattr_bytes, route_bytes, name_bytes, slot_bytes;
+
+	/* after a start; see resume.h */
+	bool recovering; /* some owner may come back, so what has no replica is not known to be lost */
+	struct recovery *recovery;
 
 	/* while loading */
 	struct load_name *loading;

@@ -11,7 +11,8 @@
  * Every message but MSG_JOIN carries the tomb_tag of the sender's incarnation; -ESTALE when it is not the live one, and
  * -EUNATCH when the master, started again, knows it from its catalogue and waits for its MSG_JOIN and inventory:
  * nothing has happened then, and the request is to be sent again behind them. The req_id of MSG_JOIN is drawn at
- * random, for a node that comes back does not know which ones it had used.
+ * random, for a node that comes back does not know which ones it had used; they grow from there, so that a
+ * MSG_INVENTORY from before a second MSG_JOIN is known as such.
  *
  * Notices keep their order with the answers that wait for the catalogue, but other answers may overtake both: that is
  * what lease sequences are for. An answer that ends its sender's own lease (DELETE, RMDIR, RENAME) tells a sequence
@@ -59,7 +60,8 @@ enum msg_type {
 	MSG_INVENTORY,	/* in: u.inventory, items[] {put_id, block, alloc, bytes, flags MSG_ITEM_MEM, _SSD or _LOOSE}.
 			   out: items[].status 0, or -ENOENT: that version is none any more, or that copy none of it */
 	MSG_PUT_RESUME, /* in: u.put (ticket, dir, block_size, persist_to_ssd, flags, name), items[] {block, alloc,
-			   bytes granted}: a put that was on its way */
+			   bytes granted}: a put that was on its way. 0 also where it is done: MSG_PUT_DONE will tell.
+			   -EEXIST: it goes on, but its name is somebody else's. With other errors it is over */
 
 	/*
 	 * Names: node to master. Answers with an entry fill u.entry. What changes names is answered after the catalogue
@@ -130,7 +132,8 @@ enum msg_type {
 	 *
 	 * A node that has no address is no source for others. A plan with a source elsewhere is for u.get.len bytes,
 	 * the whole block. Where that source fails, the sender says MSG_GET_REVOKE and asks again: for a few seconds it
-	 * is then sent there only if there is no other.
+	 * is then sent there only if there is no other. -EAGAIN: nobody is known to have it, but the master has been
+	 * started again, and an owner that is still to come back may.
 	 */
 	MSG_GET_START,	/* in: u.get (put_id, block). out: the plan in u.get; -ENOENT, -ENOSPC (with u.get.total, .free)
 			 */

@@ -180,7 +180,7 @@ def serves_a_node(ctx):
 
 @test(timeout=60)
 def killed_and_back(ctx):
-    """The same client goes on: its node joins again, the directory is there, ids only grow."""
+    """The same client goes on: its node joins again, with nothing, the directory is there, ids only grow."""
     with Master(ctx) as m:
         m.start()
         flag = f"{m.dir}/flag"
@@ -198,7 +198,7 @@ def killed_and_back(ctx):
             client.kill()
             client.wait()
         after = parse(out)[1:]
-        same([status for status, _ in after[:2]], [-116, 0], "the node is unknown until it joins")
+        same([status for status, _ in after[:2]], [-49, 0], "the node is waited for until it joins")
         check(after[1][1]["tag"] > before[0][1]["tag"], "it is another incarnation")
         check(after[2][0] in (0, -2), f"its directory is there: {after[2]}")
         same([status for status, _ in after[3:]], [0, 0], "a put after the restart, in the directory of before")

@@ -379,6 +379,8 @@ END_TEST
 START_TEST(restarted)
 {
 	struct node a = {0};
+	struct msg answer, *m;
+	uint64_t tag;
 	uint16_t port;
 
 	start(0);
@@ -388,8 +390,19 @@ START_TEST(restarted)
 	ck_assert_int_eq(ask(&a, named(MSG_MKDIR, MSG_ROOT_DIR, "kv"), NULL), 0);
 	server = master_server_stop(server);
 	start(port);
+	/* one that it does not know, one that it waits for */
+	tag = a.tag;
+	a.tag++;
 	ck_assert_int_eq(ask(&a, named(MSG_LOOKUP, MSG_ROOT_DIR, "kv"), NULL), -ESTALE);
-	ck_assert_int_eq(join(&a, "a"), 0);
+	a.tag = tag;
+	ck_assert_int_eq(ask(&a, named(MSG_LOOKUP, MSG_ROOT_DIR, "kv"), NULL), -EUNATCH);
+	m = join_msg("a");
+	m->u.join.tomb_tag = tag;
+	ck_assert_int_eq(ask(&a, m, &answer), 0);
+	ck_assert_uint_eq(answer.u.join.tomb_tag, tag);
+	m = msg_new(MSG_INVENTORY);
+	m->u.inventory.end = true;
+	ck_assert_int_eq(ask(&a, m, NULL), 0);
 	ck_assert_int_eq(ask(&a, named(MSG_LOOKUP, MSG_ROOT_DIR, "kv"), NULL), 0);
 	rpc_client_stop(a.client);
 }
