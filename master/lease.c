@@ -226,6 +226,9 @@ uint64_t lease_renew(struct core *c, struct member *mem)
 {
 	if (!c->cfg.lease_ns)
 		return UINT64_MAX;
+	/* One that goes on as before, and was not told yet. */
+	if (mem->all_from && !mem->all_seq)
+		c->flush = mem->revoke_all = true;
 	if (mem->all_from ||
 	    (!list_empty(&mem->revokes) && c->now_ns - oldest(mem)->said_ns >= c->cfg.lease_ns / GRACE))
 		return 0;
@@ -233,10 +236,24 @@ uint64_t lease_renew(struct core *c, struct member *mem)
 	return c->cfg.lease_ns;
 }
 
+void lease_loaded(struct core *c, struct member *mem)
+{
+	if (!c->cfg.lease_ns)
+		return;
+	mem->unsettled = mem->lapsed = c->no_moves = true;
+	mem->all_from = 1;
+}
+
+void lease_joined(struct core *c, struct member *mem)
+{
+	mem->renewed_ns = c->now_ns;
+	all_end(c, mem);
+}
+
 void lease_resumed(struct core *c, struct member *mem)
 {
+	lease_joined(c, mem);
 	mem->unsettled = false;
-	mem->renewed_ns = c->now_ns;
 	all_begin(c, mem, 1);
 }
 

@@ -24,7 +24,14 @@ uint64_t lease_grant(struct core *c, struct inode *i, uint32_t node);
 void lease_revoke(struct core *c, struct inode *i, uint32_t but, enum msg_revoke_reason reason);
 /* The node sends a heartbeat: how long its leases are good for; 0: as long as before, UINT64_MAX: for ever. */
 uint64_t lease_renew(struct core *c, struct member *mem);
-/* A node goes on as the incarnation that the catalogue knew, and forgets every lease. */
+/*
+ * A node that the catalogue knows: none of its leases is renewed before it has forgotten those that it had from the
+ * master before, and no name moves while they may be good (master/waits.h).
+ */
+void lease_loaded(struct core *c, struct member *mem);
+/* A new incarnation, which has none. */
+void lease_joined(struct core *c, struct member *mem);
+/* A node goes on as the incarnation that the catalogue knew: it is told to forget every lease, and waited for. */
 void lease_resumed(struct core *c, struct member *mem);
 /* A node has none any more, and nobody waits for it. */
 void lease_gone(struct core *c, struct member *mem);

@@ -14,6 +14,7 @@
 #include "master/attrs.h"
 #include "master/heap.h"
 #include "master/inode.h"
+#include "master/lease.h"
 #include "master/ledger.h"
 #include "master/members.h"
 #include "master/resume.h"
@@ -219,7 +220,7 @@ static int load_member(struct core *c, const struct write_rec *rec)
 	free(mem->key);
 	mem->key = strndup((const char *)rec->data, rec->len);
 	mem->tomb_tag = rec->u.member.tomb_tag;
-	mem->unsettled = c->no_moves = c->cfg.lease_ns != 0;
+	lease_loaded(c, mem);
 	return mem->key ? 0 : -ENOMEM;
 }
 

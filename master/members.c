@@ -323,7 +323,7 @@ static void take_join(struct core *c, struct member *mem, struct msg *m)
 	mem->ssd = m->u.join.kv_ssd_storage;
 	mem->capacity = m->u.join.capacity;
 	mem->ssd_capacity = m->u.join.ssd_capacity;
-	mem->sign_ns = mem->renewed_ns = c->now_ns;
+	mem->sign_ns = c->now_ns;
 	m->tomb_tag = m->u.join.tomb_tag = mem->tomb_tag;
 }
 
@@ -366,6 +366,7 @@ int op_join(struct core *c, struct msg *m)
 	mem->ended = false;
 	mem->tomb_tag = step_id(c);
 	take_join(c, mem, m);
+	lease_joined(c, mem);
 	member_record(mem, &rec);
 	step_write(c, &rec);
 	return 0;
