@@ -342,7 +342,11 @@ void core_counts(const struct core *c, struct core_counts *ret)
 	    .gets = c->gets.used,
 	    .loose = c->loose_by_alloc.count,
 	    .holds = c->holds_by_put.count,
+	    .waiting = c->waits_by_req.count,
 	    .next_id = c->next_id,
 	    .memory = inodes_memory(c),
 	};
+	for (uint32_t n = 1; n < c->n_members; n++)
+		if (member_live(c, n))
+			ret->revokes += c->members[n]->n_revokes + (c->members[n]->all_from != 0);
 }

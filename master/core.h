@@ -133,6 +133,7 @@ struct core_counts {
 	uint64_t objects, directories, namespaces, orphans;
 	uint64_t tickets, gets, loose; /* loose: allocations that wait for MSG_ALLOC_FREED */
 	uint64_t holds;		       /* of versions by nodes */
+	uint64_t revokes, waiting;     /* not acknowledged; requests that wait */
 	uint64_t next_id;
 	uint64_t memory; /* bytes of the index, names and routes not counted */
 };

@@ -23,8 +23,9 @@ static uint32_t find_version(const struct core *c, uint64_t put_id)
 /* A replica of the block has gone. If it was the last, so has the object (true), or perhaps the orphan. */
 static bool after_loss(struct core *c, uint32_t h, uint32_t block, uint32_t asker)
 {
+	/* Its answer tells the asker; but where others wait until all know, nobody knows when that has come. */
 	const struct version_end end = {
-	    .asker = asker, .reason = MSG_REVOKE_EVICTED, .miss = MSG_MISS_EVICTED, .say = true};
+	    .asker = c->cfg.lease_ns ? 0 : asker, .reason = MSG_REVOKE_EVICTED, .miss = MSG_MISS_EVICTED, .say = true};
 	const struct inode *i = inode_get(c, h);
 
 	if (route_has_block(i, block))

@@ -56,7 +56,7 @@ enum msg_type {
 	 */
 	MSG_JOIN,	/* in: u.join. out: u.join.tomb_tag */
 	MSG_HEARTBEAT,	/* in: u.heartbeat. out: u.heartbeat.master_ns, .lease_ns */
-	MSG_LEAVE,	/* in: nothing; every replica of the node goes */
+	MSG_LEAVE,	/* in: nothing; every replica of the node goes. Its leases are over when it says so */
 	MSG_INVENTORY,	/* in: u.inventory, items[] {put_id, block, alloc, bytes, flags MSG_ITEM_MEM, _SSD or _LOOSE}.
 			   out: items[].status 0, or -ENOENT: that version is none any more, or that copy none of it */
 	MSG_PUT_RESUME, /* in: u.put (ticket, dir, block_size, persist_to_ssd, flags, name), items[] {block, alloc,
@@ -315,7 +315,8 @@ struct msg {
 		struct {
 			uint64_t from_dir, to_dir;
 			uint64_t replaced_id; /* answer */
-			uint64_t lease;	      /* answer: of the name `to`; that of `from` is over */
+			uint64_t lease;	      /* answer: of the name `to`, for what the master moved there, which is not
+						 always what the sender knew; that of `from` is over */
 			bool noreplace;
 			char from[MSG_NAME_MAX + 1], to[MSG_NAME_MAX + 1];
 		} rename;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/hash.h"
+#include "master/state.h"
 #include "tests/sim/sim.h"
 
 #define EVENTS_DEFAULT 2500
@@ -173,7 +174,7 @@ static bool deliver(struct sim *s, uint32_t node)
 	s->n_line[node]--;
 	memmove(s->line[node], s->line[node] + 1, s->n_line[node] * sizeof(m));
 	if (m->type == MSG_NAME_REVOKE)
-		loss = 0;
+		loss = s->now < s->nodes[node].deaf_ns ? 100 : 10;
 	else if (m->type == MSG_DROP || m->type == MSG_SSD_PERSIST)
 		loss = 15;
 	if (!s->quiet && sim_chance(s, loss))
@@ -197,6 +198,18 @@ static void check_core(struct sim *s)
 		node_check(s, &s->nodes[n]);
 }
 
+static void check_out(struct sim *s, const struct core_msg *cm)
+{
+	const struct msg *m = cm->msg;
+
+	if (m->req_id && !s->owed--)
+		sim_fail(s, "%s: one answer too many", msg_type_name(m->type));
+	for (size_t k = 0; m->type == MSG_DROP && k < m->n_items; k++)
+		if (model_held(s, m->items[k].put_id))
+			sim_fail(s, "node %u is told to drop %llu, which is held", cm->node,
+				 (unsigned long long)m->items[k].put_id);
+}
+
 /* What the step put out goes to the nodes, or waits for the catalogue. */
 static void take_out(struct sim *s, struct core_out *out)
 {
@@ -205,6 +218,7 @@ static void take_out(struct sim *s, struct core_out *out)
 	size_t n = 0;
 
 	for (size_t k = 0; k < out->n_msgs; k++) {
+		check_out(s, &out->msgs[k]);
 		if (out->msgs[k].after_commit && waits)
 			out->msgs[n++] = out->msgs[k];
 		else
@@ -220,12 +234,47 @@ static void take_out(struct sim *s, struct core_out *out)
 	s->n_pending++;
 }
 
+static bool is_held(const struct sim *s, const struct msg *m)
+{
+	struct list *pos, *tmp;
+
+	list_for_each(pos, tmp, &s->core->held)
+	{
+		if (container_of(pos, struct wait, list)->m == m)
+			return true;
+	}
+	return false;
+}
+
+static bool seen(struct sim *s, const struct msg *req, const struct msg *ans);
+
+/* What a master that has started had put off has been done, in its order. */
+static bool follow_held(struct sim *s)
+{
+	size_t n = 0;
+
+	while (n < s->n_held && !is_held(s, s->held[n].m)) {
+		/* What was published before it may have expired by now. */
+		model_tick(s);
+		if (!seen(s, s->held[n].req, s->held[n].m))
+			model_follow(s, s->held[n].req, s->held[n].m);
+		msg_free(s->held[n++].req);
+	}
+	s->n_held -= n;
+	memmove(s->held, s->held + n, s->n_held * sizeof(s->held[0]));
+	return n;
+}
+
 static void tick(struct sim *s)
 {
 	struct core_out out = {0};
 
 	core_tick(s->core, s->now, s->real, &out);
 	model_tick(s);
+	if (follow_held(s)) {
+		core_tick(s->core, s->now, s->real, &out);
+		model_tick(s);
+	}
 	take_out(s, &out);
 }
 
@@ -292,19 +341,48 @@ static bool seen(struct sim *s, const struct msg *req, const struct msg *ans)
 	return false;
 }
 
+static bool is_put_out(const struct core_out *out, const struct msg *m)
+{
+	for (size_t k = 0; k < out->n_msgs; k++)
+		if (out->msgs[k].msg == m)
+			return true;
+	return false;
+}
+
+static void put_off(struct sim *s, struct msg *req, const struct msg *m)
+{
+	if (s->n_held == S_HELD)
+		sim_fail(s, "too much is put off for this simulation");
+	s->held[s->n_held++] = (struct sim_held){req, m};
+}
+
 static void handle(struct sim *s, struct msg *m)
 {
 	struct msg *req = sim_copy(m);
 	struct core_out out = {0};
+	bool again;
 
 	tick(s);
+	again = core_has_done(s->core, m);
+	s->owed++;
 	if (core_handle(s->core, m, s->now, s->real, &out) < 0)
 		sim_fail(s, "no memory");
-	sim_log(s, "node %u: %s: %d", m->node, msg_type_name(m->type), m->status);
-	s->counts[m->type][m->status != 0]++;
-	/* A request that has come before is answered as before, and the model has followed it then. */
-	if (!seen(s, req, m))
-		model_follow(s, req, m);
+	if (again && !is_put_out(&out, m)) {
+		sim_log(s, "node %u: %s: again, waits with the first", req->node, msg_type_name(req->type));
+		s->model.members[req->node].sign = s->now;
+	} else if (is_held(s, m)) {
+		sim_log(s, "node %u: %s: put off", req->node, msg_type_name(req->type));
+		put_off(s, req, m);
+		req = NULL;
+	} else {
+		sim_log(s, "node %u: %s: %d%s", m->node, msg_type_name(m->type), m->status,
+			is_put_out(&out, m) ? "" : ", waits");
+		s->counts[m->type][m->status != 0]++;
+		s->waited += !is_put_out(&out, m);
+		/* A request that has come before is answered as before, and the model has followed it then. */
+		if (!seen(s, req, m))
+			model_follow(s, req, m);
+	}
 	msg_free(req);
 	take_out(s, &out);
 	check_core(s);
@@ -321,6 +399,7 @@ static struct core *new_core(struct sim *s)
 	    .get_deadline_ns = SIM_GET_DEADLINE,
 	    .dead_after_ns = SIM_DEAD_AFTER,
 	    .repeat_ns = SIM_REPEAT,
+	    .lease_ns = SIM_LEASE,
 	    .recent_answers = 1024,
 	    .id_block = 512,
 	    .hash_seed = s->seed,
@@ -418,6 +497,13 @@ static void drop_connections(struct sim *s)
 	}
 }
 
+static void drop_held(struct sim *s)
+{
+	for (size_t k = 0; k < s->n_held; k++)
+		msg_free(s->held[k].req);
+	s->n_held = s->owed = 0;
+}
+
 /* kill -9 of the master, and its start. */
 static void restart_master(struct sim *s)
 {
@@ -429,6 +515,7 @@ static void restart_master(struct sim *s)
 	s->restarts++;
 	drop_pending(s);
 	drop_connections(s);
+	drop_held(s);
 	s->core = core_free(s->core);
 	loaded = load(s, true, &out);
 	if (core_check(loaded, why, sizeof(why)) < 0)
@@ -476,6 +563,10 @@ static void fault(struct sim *s)
 	case 3:
 		s->now += sim_rnd(s, 4 * NS_PER_SEC);
 		break;
+	case 5:
+		s->nodes[n].deaf_ns = s->now + sim_rnd(s, 5 * NS_PER_SEC);
+		sim_log(s, "node %u hears no revoke for a while", n);
+		break;
 	case 4:
 		s->real += (int64_t)sim_rnd(s, 20 * NS_PER_SEC) - (int64_t)(10 * NS_PER_SEC);
 		break;
@@ -507,6 +598,8 @@ static void one_event(struct sim *s)
 		node_act(s, &s->nodes[1 + sim_rnd(s, SIM_NODES)]);
 	else
 		fault(s);
+	for (uint32_t n = 1; n <= SIM_NODES; n++)
+		node_check_leases(s, &s->nodes[n]);
 }
 
 /* ---- the end ------------------------------------------------------------------------------------------------ */
@@ -514,6 +607,7 @@ static void one_event(struct sim *s)
 /* One round in which everything gets a little further. False: nothing was left to do. */
 static bool settle_round(struct sim *s)
 {
+	struct core_counts counts;
 	bool more = false;
 
 	pass(s, 40 * NS_PER_MS);
@@ -530,8 +624,11 @@ static bool settle_round(struct sim *s)
 	for (uint32_t n = 1; n <= SIM_NODES; n++) {
 		more |= deliver(s, n);
 		more |= node_settle(s, &s->nodes[n]);
+		node_check_leases(s, &s->nodes[n]);
 	}
-	return more;
+	core_counts(s->core, &counts);
+	/* What was lost is told again. */
+	return more || counts.revokes || counts.waiting || counts.orphans;
 }
 
 static void settle(struct sim *s)
@@ -543,6 +640,8 @@ static void settle(struct sim *s)
 		idle = settle_round(s) ? 0 : idle + 1;
 	if (idle < 3)
 		sim_fail(s, "it does not come to rest");
+	if (s->owed)
+		sim_fail(s, "%llu requests have no answer", (unsigned long long)s->owed);
 	check_core(s);
 	for (uint32_t n = 1; n <= SIM_NODES; n++)
 		node_check_quiet(s, &s->nodes[n]);
@@ -587,7 +686,7 @@ static void nothing_left(struct sim *s)
 	struct core_ledger l;
 
 	core_counts(s->core, &c);
-	if (c.objects || c.directories != 1 || c.namespaces || c.orphans || c.tickets || c.gets || c.loose)
+	if (c.objects || c.directories != 1 || c.namespaces || c.orphans || c.tickets || c.gets || c.loose || c.holds)
 		sim_fail(s,
 			 "everything is deleted, but there are %llu objects, %llu directories, %llu namespaces, %llu "
 			 "orphans, "
@@ -637,6 +736,7 @@ static void summary(const struct sim *s)
 {
 	fprintf(stderr, "%llu restarts of the master, %llu crashes of nodes\n", (unsigned long long)s->restarts,
 		(unsigned long long)s->crashes);
+	fprintf(stderr, "%llu requests waited for others\n", (unsigned long long)s->waited);
 	for (unsigned t = 0; t < MSG_TYPES; t++)
 		if (s->counts[t][0] + s->counts[t][1])
 			fprintf(stderr, "%-22s %7llu done %7llu refused\n", msg_type_name((enum msg_type)t),
@@ -647,6 +747,7 @@ static void clean_up(struct sim *s)
 {
 	drop_pending(s);
 	drop_connections(s);
+	drop_held(s);
 	for (uint32_t n = 1; n <= SIM_NODES; n++)
 		node_reset(s, &s->nodes[n]);
 	core_free(s->core);
@@ -672,6 +773,7 @@ static bool run_seed(uint64_t seed, uint64_t events, bool verbose, struct sim *s
 				sum->counts[t][k] += s->counts[t][k];
 		sum->restarts += s->restarts;
 		sum->crashes += s->crashes;
+		sum->waited += s->waited;
 		clean_up(s);
 		free(s);
 	}

@@ -34,6 +34,7 @@
 #define SIM_GET_DEADLINE (3 * NS_PER_SEC)
 #define SIM_DEAD_AFTER (2 * NS_PER_SEC)
 #define SIM_REPEAT (1 * NS_PER_SEC)
+#define SIM_LEASE (1500 * NS_PER_MS)
 
 /* ---- the plain model --------------------------------------------------------------------------------------- */
 
@@ -55,6 +56,7 @@ struct m_version {
 	uint64_t id, ticket, size; /* id 0: unused */
 	uint32_t blocks, home;
 	bool orphan, pin, acked;
+	bool held[SIM_NODES + 1];
 	int64_t expires;
 	struct {
 		uint64_t alloc; /* memory replica; 0: none */
@@ -76,6 +78,31 @@ struct m_ticket {
 struct m_get {
 	uint64_t id, put, alloc, bytes, start; /* id 0: unused */
 	uint32_t node, block, source_node, source;
+};
+
+/*
+ * What a name has stood for: the last few changes, each with its number, and the number of the last one that somebody
+ * was told to be done. Whoever opens the name from then on must not get what it stood for only before.
+ */
+#define M_STATES 4096u /* slots, by hash */
+#define M_CHANGES 16u
+
+struct m_state {
+	uint64_t dir; /* 0: unused */
+	char name[16];
+	uint64_t floor;
+	struct {
+		uint64_t no, id;
+	} change[M_CHANGES];
+	unsigned n_changes;
+};
+
+/* A change that is to be told: its name's floor rises when its answer arrives. */
+#define M_TOLD 1024u
+
+struct m_told {
+	uint64_t req_id, no;
+	struct m_state *state;
 };
 
 /* A source that failed; in the core's slots, for one takes the place of another there, too. */
@@ -103,6 +130,10 @@ struct model {
 	struct m_failed failed[M_FAILED];
 	struct m_member members[SIM_NODES + 1];
 	uint64_t last_put; /* the highest put_id so far */
+	struct m_state states[M_STATES];
+	uint64_t n_changes;
+	struct m_told told[M_TOLD];
+	unsigned n_told;
 };
 
 struct sim;
@@ -116,8 +147,15 @@ void model_compare(struct sim *s);
 /* The master has restarted: objects are gone, directories are what the catalogue says. */
 void model_restart(struct sim *s, struct core *loaded);
 
+/* The answer of that request has come: what it has done is known. */
+void model_told(struct sim *s, uint64_t req_id);
+/* Whether an open of the name may give that version, or directory. */
+bool model_may_see(struct sim *s, uint64_t dir, const char *name, uint64_t id);
+
 struct m_version *model_version(struct sim *s, uint64_t id);
 struct m_name *model_name(struct sim *s, uint64_t dir, const char *name);
+/* Whether some node holds it. */
+bool model_held(struct sim *s, uint64_t id);
 uint64_t model_used(struct sim *s, uint32_t node);
 uint64_t model_reserved(struct sim *s, uint32_t node);
 /* What an allocation on a node is charged with; 0: it is not. */
@@ -166,6 +204,7 @@ enum op_kind {
 	OP_FREED,
 	OP_NAME, /* one request about names */
 	OP_BEAT,
+	OP_HOLD,
 	OP_LEAVE,
 };
 
@@ -173,7 +212,7 @@ struct op {
 	enum op_kind kind;
 	unsigned step;
 	struct msg *req; /* the request that waits for its answer; sent again from time to time; NULL: none */
-	uint64_t sent_ns, sign_ns;
+	uint64_t sent_ns, sign_ns, began_ns;
 	/* put */
 	uint64_t ticket, size, grants[SIM_BLOCKS], allocs[SIM_BLOCKS];
 	uint64_t dir;
@@ -195,6 +234,9 @@ struct node {
 	uint32_t number;
 	bool ssd, joined;
 	uint64_t tag, beat_ns;
+	uint64_t lease_until; /* what it has leased is good until then */
+	uint64_t ended_all;   /* leases up to here are over */
+	uint64_t deaf_ns;     /* until then no revoke reaches it */
 	struct n_file files[N_FILES];
 	struct n_ssd ring[N_SSD];
 	struct op ops[N_OPS];
@@ -214,6 +256,8 @@ bool node_settle(struct sim *s, struct node *n);
 void node_receive(struct sim *s, struct node *n, const struct msg *m);
 /* Every file is charged, and no file or ring entry is missing that the master counts on. */
 void node_check(struct sim *s, struct node *n);
+/* What it would give to who opens a name that it has leased is not older than what was told to be done. */
+void node_check_leases(struct sim *s, struct node *n);
 /* With nothing under way: leases are true. */
 void node_check_quiet(struct sim *s, struct node *n);
 bool node_has_block(const struct node *n, uint64_t storage, uint32_t block, bool mem);
@@ -236,6 +280,14 @@ struct pending {
 
 struct sim_seen;
 
+/* A request that the core does later; m is the core's. */
+struct sim_held {
+	struct msg *req;
+	const struct msg *m;
+};
+
+#define S_HELD 128u
+
 struct sim {
 	uint64_t seed, events, event, rng;
 	jmp_buf out;
@@ -253,6 +305,10 @@ struct sim {
 	size_t n_requests;
 	struct msg *line[SIM_NODES + 1][S_LINE]; /* from the master, in order */
 	size_t n_line[SIM_NODES + 1];
+
+	struct sim_held held[S_HELD];
+	size_t n_held;
+	uint64_t owed; /* requests that have no answer */
 
 	struct model model;
 	struct node nodes[SIM_NODES + 1];
@@ -273,7 +329,7 @@ struct sim {
 		size_t n, cap;
 	} seen;
 	uint64_t counts[MSG_TYPES][2]; /* by status 0 or not, for the summary */
-	uint64_t crashes, restarts;
+	uint64_t crashes, restarts, waited;
 };
 
 uint64_t sim_rnd(struct sim *s, uint64_t n); /* below n */

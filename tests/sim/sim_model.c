@@ -223,6 +223,72 @@ void model_new_id(struct sim *s, uint64_t id, const char *what)
 		&(array)[at_];                                                                                         \
 	})
 
+/* ---- what names have stood for ----------------------------------------------------------------------------- */
+
+static struct m_state *state_of(struct sim *s, uint64_t dir, const char *name)
+{
+	uint64_t at = hash_u64(dir * 31 + hash_bytes(name, strlen(name), 5)) % M_STATES;
+
+	for (unsigned k = 0; k < M_STATES; k++, at = (at + 1) % M_STATES) {
+		struct m_state *st = &s->model.states[at];
+
+		if (st->dir == dir && !strcmp(st->name, name))
+			return st;
+		if (st->dir)
+			continue;
+		st->dir = dir;
+		strcpy(st->name, name);
+		return st;
+	}
+	sim_fail(s, "the model is too small");
+}
+
+/* id 0: it stands for nothing. */
+static void change(struct sim *s, uint64_t dir, const char *name, uint64_t id)
+{
+	struct m_state *st = state_of(s, dir, name);
+
+	st->change[st->n_changes % M_CHANGES].no = ++s->model.n_changes;
+	st->change[st->n_changes++ % M_CHANGES].id = id;
+	sim_log(s, "change %llu: %s in %llu is %llu", (unsigned long long)s->model.n_changes, name,
+		(unsigned long long)dir, (unsigned long long)id);
+}
+
+static uint64_t last_change(const struct m_state *st)
+{
+	return st->n_changes ? st->change[(st->n_changes - 1) % M_CHANGES].no : 0;
+}
+
+/* The request has changed the name: when its answer has come, everybody may know. */
+static void will_be_told(struct sim *s, const struct msg *req, uint64_t dir, const char *name)
+{
+	struct m_state *st = state_of(s, dir, name);
+
+	s->model.told[s->model.n_told++ % M_TOLD] = (struct m_told){req->req_id, last_change(st), st};
+}
+
+void model_told(struct sim *s, uint64_t req_id)
+{
+	for (unsigned k = 0; k < M_TOLD; k++) {
+		const struct m_told *t = &s->model.told[k];
+
+		if (t->req_id != req_id || !t->state || t->no <= t->state->floor)
+			continue;
+		t->state->floor = t->no;
+		sim_log(s, "change %llu is told", (unsigned long long)t->no);
+	}
+}
+
+bool model_may_see(struct sim *s, uint64_t dir, const char *name, uint64_t id)
+{
+	const struct m_state *st = state_of(s, dir, name);
+
+	for (unsigned k = 0; k < M_CHANGES; k++)
+		if (st->change[k].id == id && st->change[k].no >= st->floor)
+			return true;
+	return !st->floor;
+}
+
 static void add_name(struct sim *s, uint64_t dir, const char *name, uint64_t id, bool is_dir)
 {
 	struct m_name *n = TAKE(s, s->model.names, M_NAMES, dir);
@@ -231,6 +297,7 @@ static void add_name(struct sim *s, uint64_t dir, const char *name, uint64_t id,
 	n->id = id;
 	n->is_dir = is_dir;
 	strcpy(n->name, name);
+	change(s, dir, name, id);
 }
 
 static void add_loose(struct sim *s, uint32_t node, uint64_t alloc, uint64_t bytes, uint64_t put)
@@ -255,8 +322,10 @@ static void unname(struct sim *s, struct m_version *v)
 {
 	struct m_name *n = name_of_id(s, v->id);
 
-	if (n)
+	if (n) {
+		change(s, n->dir, n->name, 0);
 		n->dir = 0;
+	}
 	v->orphan = true;
 	if (!has_any(v))
 		v->id = 0;
@@ -272,6 +341,7 @@ static void end_dir(struct sim *s, struct m_name *n)
 {
 	if (s->n_ended_dirs < sizeof(s->ended_dirs) / sizeof(s->ended_dirs[0]))
 		s->ended_dirs[s->n_ended_dirs++] = n->id;
+	change(s, n->dir, n->name, 0);
 	n->dir = 0;
 }
 
@@ -307,6 +377,7 @@ static void member_gone(struct sim *s, uint32_t node)
 
 		if (!v->id)
 			continue;
+		v->held[node] = false;
 		memset(v->r[node], 0, sizeof(v->r[node]));
 		for (uint32_t b = 0; b < v->blocks; b++)
 			lost |= !has_block(v, b, 0, false);
@@ -364,6 +435,12 @@ void model_restart(struct sim *s, struct core *loaded)
 			add_name(s, rec->u.inode.parent, name, rec->u.inode.id, true);
 		}
 	writes_free(&w);
+	for (unsigned k = 0; k < M_STATES; k++) {
+		struct m_state *st = &s->model.states[k];
+
+		if (st->dir && !model_name(s, st->dir, st->name))
+			change(s, st->dir, st->name, 0);
+	}
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------- */
@@ -447,6 +524,7 @@ static void rmdir_op(struct sim *s, const struct msg *req, const struct msg *ans
 		return;
 	check_entry(s, n, ans);
 	end_dir(s, n);
+	will_be_told(s, req, req->u.name.dir, req->u.name.name);
 }
 
 static void delete_op(struct sim *s, const struct msg *req, const struct msg *ans)
@@ -460,6 +538,7 @@ static void delete_op(struct sim *s, const struct msg *req, const struct msg *an
 		return;
 	check_entry(s, n, ans);
 	unname(s, model_version(s, n->id));
+	will_be_told(s, req, req->u.name.dir, req->u.name.name);
 }
 
 static bool is_above(struct sim *s, uint64_t id, uint64_t dir)
@@ -515,8 +594,12 @@ static void rename_op(struct sim *s, const struct msg *req, const struct msg *an
 		end_dir(s, to);
 	else if (to)
 		unname(s, model_version(s, to->id));
+	change(s, from->dir, from->name, 0);
+	will_be_told(s, req, from->dir, from->name);
 	from->dir = req->u.rename.to_dir;
 	strcpy(from->name, req->u.rename.to);
+	change(s, from->dir, from->name, from->id);
+	will_be_told(s, req, from->dir, from->name);
 }
 
 static void setattr(struct sim *s, const struct msg *req, const struct msg *ans)
@@ -647,6 +730,7 @@ static void publish(struct sim *s, const struct msg *req, const struct msg *ans,
 	if (old)
 		unname(s, model_version(s, old->id));
 	add_name(s, req->u.put.dir, req->u.put.name, v->id, false);
+	will_be_told(s, req, req->u.put.dir, req->u.put.name);
 	end_ticket(s, t, false);
 }
 
@@ -880,6 +964,25 @@ static void ssd_evict(struct sim *s, const struct msg_item *it, const struct msg
 		after_loss(s, v, it->block);
 }
 
+bool model_held(struct sim *s, uint64_t id)
+{
+	const struct m_version *v = model_version(s, id);
+	bool held = false;
+
+	for (uint32_t n = 1; v && n <= SIM_NODES; n++)
+		held |= v->held[n];
+	return held;
+}
+
+static void hold(struct sim *s, const struct msg_item *it, const struct msg *ans, size_t k, bool holds)
+{
+	struct m_version *v = model_version(s, it->put_id);
+
+	expect_item(s, ans, k, v && (holds || v->held[ans->node]) ? 0 : -ENOENT, false);
+	if (v)
+		v->held[ans->node] = holds;
+}
+
 static bool being_read(struct sim *s, uint64_t put, uint32_t block, uint32_t node)
 {
 	for (unsigned k = 0; k < M_GETS; k++) {
@@ -903,7 +1006,7 @@ static void mem_evict(struct sim *s, const struct msg_item *it, const struct msg
 		return;
 	}
 	last = !has_block(v, b, n, true);
-	busy = being_read(s, v->id, b, n) || (last && (it->flags & MSG_ITEM_KEEP)) ||
+	busy = being_read(s, v->id, b, n) || (last && (it->flags & MSG_ITEM_KEEP)) || (last && model_held(s, v->id)) ||
 	       (last && v->pin && !v->orphan && !(it->flags & MSG_ITEM_FORCE));
 	if (busy) {
 		expect_item(s, ans, k, -EBUSY, false);
@@ -947,6 +1050,10 @@ static void items(struct sim *s, const struct msg *req, const struct msg *ans)
 		case MSG_DELETE_ACK:
 			delete_ack(s, &req->items[k], ans, k);
 			break;
+		case MSG_HOLD:
+		case MSG_RELEASE:
+			hold(s, &req->items[k], ans, k, req->type == MSG_HOLD);
+			break;
 		default:
 			free_loose(s, req->node, req->items[k].alloc, 0);
 			break;
@@ -958,6 +1065,8 @@ static void heartbeat(struct sim *s, const struct msg *req, const struct msg *an
 	expect(s, ans, 0);
 	s->model.members[req->node].capacity = req->u.heartbeat.capacity;
 	s->model.members[req->node].zombie = req->u.heartbeat.zombie;
+	if (ans->u.heartbeat.lease_ns && ans->u.heartbeat.lease_ns != SIM_LEASE)
+		sim_fail(s, "Heartbeat: leases for %llu", (unsigned long long)ans->u.heartbeat.lease_ns);
 }
 
 void model_follow(struct sim *s, const struct msg *req, const struct msg *ans)
@@ -1003,6 +1112,9 @@ void model_follow(struct sim *s, const struct msg *req, const struct msg *ans)
 		break;
 	case MSG_READDIR:
 		readdir_op(s, req, ans);
+		break;
+	case MSG_REVOKE_ACK:
+		expect(s, ans, 0);
 		break;
 	case MSG_PUT_START:
 		put_start(s, req, ans);
@@ -1105,18 +1217,23 @@ static void compare_dump(struct sim *s)
 
 static void compare_counts(struct sim *s)
 {
-	uint64_t orphans = 0, tickets = 0, gets = 0, loose = 0;
+	uint64_t orphans = 0, tickets = 0, gets = 0, loose = 0, holds = 0;
 	struct core_counts c;
 
 	core_counts(s->core, &c);
 	for (unsigned k = 0; k < M_VERSIONS; k++)
 		orphans += s->model.versions[k].id && s->model.versions[k].orphan;
+	for (unsigned k = 0; k < M_VERSIONS; k++)
+		for (uint32_t n = 1; n <= SIM_NODES; n++)
+			holds += s->model.versions[k].id && s->model.versions[k].held[n];
 	for (unsigned k = 0; k < M_TICKETS; k++)
 		tickets += s->model.tickets[k].id != 0;
 	for (unsigned k = 0; k < M_GETS; k++)
 		gets += s->model.gets[k].id != 0;
 	for (unsigned k = 0; k < M_LOOSE; k++)
 		loose += s->model.loose[k].alloc != 0;
+	if (holds != c.holds)
+		sim_fail(s, "%llu holds; the model has %llu", (unsigned long long)c.holds, (unsigned long long)holds);
 	if (orphans != c.orphans || tickets != c.tickets || gets != c.gets || loose != c.loose)
 		sim_fail(s, "orphans %llu, tickets %llu, gets %llu, loose %llu; the model has %llu, %llu, %llu, %llu",
 			 (unsigned long long)c.orphans, (unsigned long long)c.tickets, (unsigned long long)c.gets,

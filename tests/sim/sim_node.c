@@ -104,9 +104,12 @@ static void lease_grant(struct sim *s, struct node *n, uint64_t dir, const char 
 	struct n_cached *e = cache_entry(s, n, dir, name);
 
 	for (unsigned k = 0; k < 64; k++)
-		if (n->gone[k] == id)
+		if (n->gone[k] == id) {
+			/* What the name stood for before is over all the same. */
+			lease_end(s, n, dir, name, lease);
 			return;
-	if (lease <= e->ended || lease < e->lease)
+		}
+	if (lease <= e->ended || lease <= n->ended_all || lease < e->lease)
 		return;
 	e->id = id;
 	e->lease = lease;
@@ -163,6 +166,7 @@ static struct msg *request(struct sim *s, struct node *n, struct op *op, enum ms
 	if (n_items)
 		msg_alloc_items(m, n_items);
 	op->req = m;
+	op->began_ns = s->now;
 	return m;
 }
 
@@ -177,7 +181,7 @@ void node_reset(struct sim *s, struct node *n)
 	memset(n->drops, 0, sizeof(n->drops));
 	memset(n->gone, 0, sizeof(n->gone));
 	n->joined = false;
-	n->tag = 0;
+	n->tag = n->lease_until = n->ended_all = 0;
 	for (size_t k = 0; k < s->n_line[n->number]; k++)
 		msg_free(s->line[n->number][k]);
 	s->n_line[n->number] = 0;
@@ -770,6 +774,49 @@ static bool begin_ack(struct sim *s, struct node *n)
 	return false;
 }
 
+/* ---- holders ----------------------------------------------------------------------------------------------- */
+
+static void begin_hold(struct sim *s, struct node *n)
+{
+	uint32_t block;
+	uint64_t id = some_version(s, n, &block);
+	struct op *op;
+	struct msg *m;
+
+	if (!id || being_dropped(n, id) || busy_with(n, id))
+		return;
+	op = op_begin(n, OP_HOLD);
+	if (!op)
+		return;
+	op->put_id = id;
+	m = request(s, n, op, MSG_HOLD, 1);
+	m->items[0].put_id = id;
+	post(s, op);
+}
+
+static void hold_go_on(struct sim *s, struct node *n, struct op *op)
+{
+	struct msg *m;
+
+	if (!s->quiet && sim_chance(s, 80))
+		return;
+	m = request(s, n, op, MSG_RELEASE, 1);
+	m->items[0].put_id = op->put_id;
+	op->step = 2;
+	post(s, op);
+}
+
+static void hold_answer(struct op *op, const struct msg *ans)
+{
+	if (op->step == 2 || ans->items[0].status) {
+		op_end(op);
+		return;
+	}
+	msg_free(op->req);
+	op->req = NULL;
+	op->step = 1;
+}
+
 /* ---- names ------------------------------------------------------------------------------------------------- */
 
 static void begin_name(struct sim *s, struct node *n)
@@ -834,17 +881,13 @@ bool node_name_op(struct sim *s, struct node *n, struct msg *m)
 	return true;
 }
 
+/* What has moved is not what this node knew under the old name, if the revoke of that was lost: both are forgotten. */
 static void rename_answer(struct sim *s, struct node *n, const struct msg *req, const struct msg *ans)
 {
-	struct n_cached *from = cache_entry(s, n, req->u.rename.from_dir, req->u.rename.from);
-	uint64_t id = from->lease < ans->u.rename.lease ? from->id : 0, lease = ans->u.rename.lease;
-
 	if (req->u.rename.from_dir == req->u.rename.to_dir && !strcmp(req->u.rename.from, req->u.rename.to))
 		return;
-	lease_end(s, n, req->u.rename.from_dir, req->u.rename.from, lease);
-	lease_end(s, n, req->u.rename.to_dir, req->u.rename.to, lease - 1);
-	if (id)
-		lease_grant(s, n, req->u.rename.to_dir, req->u.rename.to, id, lease);
+	lease_end(s, n, req->u.rename.from_dir, req->u.rename.from, ans->u.rename.lease);
+	lease_end(s, n, req->u.rename.to_dir, req->u.rename.to, ans->u.rename.lease - 1);
 }
 
 static void name_answer(struct sim *s, struct node *n, struct op *op, const struct msg *ans)
@@ -865,6 +908,28 @@ static void name_answer(struct sim *s, struct node *n, struct op *op, const stru
 
 /* ---- what comes from the master ---------------------------------------------------------------------------- */
 
+/* Its own table is changed at once; that may be told twice, late, or not at all. */
+static void revoke_notice(struct sim *s, struct node *n, const struct msg *m)
+{
+	struct op one = {0};
+	struct msg *ack;
+
+	if (m->u.revoke.dir)
+		lease_end(s, n, m->u.revoke.dir, m->u.revoke.name, m->u.revoke.seq);
+	for (unsigned k = 0; k < N_CACHE && !m->u.revoke.dir; k++)
+		if (n->cache[k].dir && n->cache[k].lease <= m->u.revoke.seq)
+			n->cache[k].id = 0;
+	if (!m->u.revoke.dir && m->u.revoke.seq > n->ended_all)
+		n->ended_all = m->u.revoke.seq;
+	if (!m->u.revoke.ack)
+		sim_fail(s, "NameRevoke: asks for no acknowledgement");
+	if (!n->joined)
+		return;
+	ack = request(s, n, &one, MSG_REVOKE_ACK, 0);
+	ack->u.revoke.seq = m->u.revoke.seq;
+	sim_send(s, ack);
+}
+
 static void notice(struct sim *s, struct node *n, const struct msg *m)
 {
 	if (m->type == MSG_DROP)
@@ -872,7 +937,7 @@ static void notice(struct sim *s, struct node *n, const struct msg *m)
 	else if (m->type == MSG_SSD_PERSIST)
 		persist_notice(s, n, m);
 	else if (m->type == MSG_NAME_REVOKE)
-		lease_end(s, n, m->u.revoke.dir, m->u.revoke.name, m->u.revoke.seq);
+		revoke_notice(s, n, m);
 	else
 		sim_fail(s, "node %u got a notice %s", n->number, msg_type_name(m->type));
 }
@@ -926,6 +991,15 @@ static void answer(struct sim *s, struct node *n, struct op *op, const struct ms
 	case OP_LEAVE:
 		node_reset(s, n);
 		return;
+	case OP_BEAT:
+		/* From when it was sent first: whichever of them was answered, it was no earlier. */
+		if (!m->status && m->u.heartbeat.lease_ns && op->began_ns + m->u.heartbeat.lease_ns > n->lease_until)
+			n->lease_until = op->began_ns + m->u.heartbeat.lease_ns;
+		op_end(op);
+		return;
+	case OP_HOLD:
+		hold_answer(op, m);
+		return;
 	default:
 		op_end(op);
 		return;
@@ -940,6 +1014,8 @@ void node_receive(struct sim *s, struct node *n, const struct msg *m)
 	}
 	for (unsigned k = 0; k < N_OPS; k++)
 		if (n->ops[k].kind && n->ops[k].req && n->ops[k].req->req_id == m->req_id) {
+			if (!m->status)
+				model_told(s, m->req_id);
 			answer(s, n, &n->ops[k], m);
 			return;
 		}
@@ -962,6 +1038,8 @@ static void op_go_on(struct sim *s, struct node *n, struct op *op)
 		get_go_on(s, n, op);
 	else if (op->kind == OP_PERSIST)
 		persist_go_on(s, n, op);
+	else if (op->kind == OP_HOLD)
+		hold_go_on(s, n, op);
 }
 
 static void keep_alive(struct sim *s, struct node *n)
@@ -1029,6 +1107,8 @@ void node_act(struct sim *s, struct node *n)
 		begin_put(s, n);
 	else if (what < 680)
 		begin_get(s, n);
+	else if (what < 695)
+		begin_hold(s, n);
 	else if (what < 760)
 		begin_evict(s, n);
 	else if (what < 780)
@@ -1118,6 +1198,40 @@ void node_check(struct sim *s, struct node *n)
 	for (unsigned k = 0; k < M_VERSIONS; k++)
 		for (uint32_t b = 0; s->model.versions[k].id && b < s->model.versions[k].blocks; b++)
 			check_counted_on(s, n, &s->model.versions[k], b);
+}
+
+/* A change of the name by this node itself that has no answer yet: until then it does not use what it has leased. */
+static bool changes_name(const struct node *n, uint64_t dir, const char *name)
+{
+	for (unsigned k = 0; k < N_OPS; k++) {
+		const struct msg *m = n->ops[k].req;
+
+		if (!m)
+			continue;
+		if ((m->type == MSG_DELETE || m->type == MSG_RMDIR) && m->u.name.dir == dir &&
+		    !strcmp(m->u.name.name, name))
+			return true;
+		if (m->type == MSG_RENAME && ((m->u.rename.from_dir == dir && !strcmp(m->u.rename.from, name)) ||
+					      (m->u.rename.to_dir == dir && !strcmp(m->u.rename.to, name))))
+			return true;
+	}
+	return false;
+}
+
+void node_check_leases(struct sim *s, struct node *n)
+{
+	/* One that wants to leave serves nobody any more. */
+	if (!n->joined || s->now >= n->lease_until || op_find(n, OP_LEAVE))
+		return;
+	for (unsigned k = 0; k < N_CACHE; k++) {
+		const struct n_cached *e = &n->cache[k];
+
+		if (e->dir && e->id && !model_may_see(s, e->dir, e->name, e->id) && !changes_name(n, e->dir, e->name))
+			sim_fail(s,
+				 "node %u opens %s in %llu and gets %llu (lease %llu), which was told to be replaced",
+				 n->number, e->name, (unsigned long long)e->dir, (unsigned long long)e->id,
+				 (unsigned long long)e->lease);
+	}
 }
 
 void node_check_quiet(struct sim *s, struct node *n)

@@ -131,6 +131,39 @@ START_TEST(an_overwrite_waits_for_those_who_leased)
 }
 END_TEST
 
+/* What follows an answer waits with it; a node does not know the version before. */
+START_TEST(notices_stay_behind_the_answer)
+{
+	size_t n;
+
+	ck_assert_int_eq(rig_join(&rg, 3, 64 * MIB, true), 0);
+	leased(2, "x");
+	ck_assert(!rig_post(&rg, 3, put_done(3, "x")));
+	ck_assert_ptr_null(rig_notice(&rg, MSG_SSD_PERSIST, 3, 0));
+	ack(2, revoke(2, 0)->u.revoke.seq, 0);
+	n = rg.n_notices;
+	ack(1, revoke(1, 0)->u.revoke.seq, 1);
+	ck_assert_ptr_nonnull(rig_notice(&rg, MSG_SSD_PERSIST, 3, 0));
+	ck_assert_uint_eq(rg.n_notices, n + 1);
+	ck_assert_uint_eq(rg.notices[n]->items[0].put_id, rg.answer->u.entry.a.id);
+}
+END_TEST
+
+/* As long as the eviction's own answer is on its way, the one who asked for it may give what is gone. */
+START_TEST(who_evicts_is_told_like_the_others)
+{
+	uint64_t id, seq;
+
+	leased(1, "x");
+	id = rg.answer->u.entry.a.id;
+	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, id, 0, 0), 0);
+	seq = revoke(1, 0)->u.revoke.seq;
+	ck_assert(!rig_post(&rg, 2, put_done(2, "x")));
+	ack(1, seq, 1);
+	ck_assert_int_eq(rg.answer->status, 0);
+}
+END_TEST
+
 START_TEST(rename_delete_and_rmdir_wait)
 {
 	leased(2, "x");
@@ -227,6 +260,7 @@ START_TEST(nobody_waits_for_himself)
 	leased(2, "x");
 	ck_assert_int_eq(rig_item(&rg, 1, MSG_MEM_EVICT, rg.answer->u.entry.a.id, 0, MSG_ITEM_FORCE), 0);
 	ck_assert_uint_eq(count_revokes(2), 1);
+	ack(1, revoke(1, 0)->u.revoke.seq, 0);
 	ck_assert(rig_post(&rg, 2, put_done(2, "x")));
 }
 END_TEST
@@ -508,6 +542,8 @@ int main(void)
 	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, an_overwrite_waits_for_those_who_leased);
+	tcase_add_test(tc, notices_stay_behind_the_answer);
+	tcase_add_test(tc, who_evicts_is_told_like_the_others);
 	tcase_add_test(tc, rename_delete_and_rmdir_wait);
 	tcase_add_test(tc, a_rename_over_a_name_waits_for_both);
 	tcase_add_test(tc, what_nobody_leases_does_not_wait);
