@@ -14,6 +14,7 @@
 #include "master/names.h"
 #include "master/step.h"
 #include "master/version.h"
+#include "master/waits.h"
 
 /*
  * Versions so many ids back are remembered by their tickets. Each put draws four ids or more, so this is a million
@@ -268,9 +269,13 @@ bool resume_answer_put(struct core *c, struct msg *m)
 	uint64_t ticket = m->u.put.ticket, bytes = m->u.put.bytes, put_id = resume_put_id(c, ticket, m->node);
 	uint32_t h = put_id ? inode_find(c, put_id) : 0;
 	struct inode *i = h ? inode_get(c, h) : NULL;
+	struct name_arg name;
 
 	if (!put_id)
 		return false;
+	/* It is done, but not everybody may know. */
+	if (!name_arg(c, m->u.put.dir, m->u.put.name, &name))
+		wait_for_name(c, name.hash);
 	if (i) {
 		/* A version that has lost its name by now is leased to nobody. */
 		answer_entry(c, m, h, i->flags & INODE_ORPHAN ? 0 : lease_grant(c, i, m->node));

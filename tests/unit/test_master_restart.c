@@ -774,6 +774,48 @@ START_TEST(a_put_that_was_done_is_not_done_twice)
 }
 END_TEST
 
+static void know(uint32_t node, uint64_t seq, unsigned answers)
+{
+	struct msg *m = msg_new(MSG_REVOKE_ACK);
+
+	m->u.revoke.seq = seq;
+	rig_post(&rg, node, m);
+	ck_assert_uint_eq(rg.answers, 1 + answers);
+}
+
+/* Whoever comes back is told to forget what it had leased, and what was done waits for it, too. */
+START_TEST(leases_of_before_are_over)
+{
+	const struct msg *told[2];
+	struct rig_ticket t;
+	struct msg_item g;
+
+	rg.cfg.lease_ns = 5 * NS_PER_SEC;
+	ck_assert_int_eq(rig_put_start(&rg, 1, dir, "x", 5000, 0, &t), 0);
+	ck_assert_int_eq(rig_send(&rg, 1, rig_done_msg(&t, dir, "x", 5000)), 0);
+	restart();
+	is_back(2, 0, NULL);
+	comes_back(1);
+	g = grant(0, t.alloc, 8192);
+	ck_assert_int_eq(rig_send(&rg, 1, resume_msg(&t, 0, "x", 1, &g)), 0);
+	ck_assert_int_eq(page(1, 0, true, 0, NULL), 0);
+	for (uint32_t n = 1; n <= 2; n++) {
+		told[n - 1] = rig_notice(&rg, MSG_NAME_REVOKE, n, 0);
+		ck_assert_ptr_nonnull(told[n - 1]);
+		ck_assert(told[n - 1]->u.revoke.ack && !told[n - 1]->u.revoke.dir);
+	}
+	ck_assert(!rig_post(&rg, 1, rig_done_msg(&t, dir, "x", 5000)));
+	ck_assert(!rig_post(&rg, 1, rig_named(MSG_DELETE, dir, "x")));
+	ck_assert_int_eq(beat(2), 0);
+	ck_assert_uint_eq(rg.answer->u.heartbeat.lease_ns, 0);
+	know(1, told[0]->u.revoke.seq, 0);
+	know(2, told[1]->u.revoke.seq, 2);
+	ck_assert_int_eq(rg.answer->status, 0);
+	ck_assert_int_eq(beat(2), 0);
+	ck_assert_uint_eq(rg.answer->u.heartbeat.lease_ns, 5 * NS_PER_SEC);
+}
+END_TEST
+
 /* Its files are not those that the version was made of: it has none there. */
 START_TEST(a_done_put_with_other_files)
 {
@@ -817,6 +859,7 @@ static Suite *make_suite(void)
 	tcase_add_test(t, a_put_that_cannot_be_is_not_resumed);
 	tcase_add_test(t, a_name_that_was_taken_meanwhile);
 	tcase_add_test(t, a_put_that_was_done_is_not_done_twice);
+	tcase_add_test(t, leases_of_before_are_over);
 	tcase_add_test(t, a_done_put_with_other_files);
 	suite_add_tcase(s, t);
 	return s;
