@@ -169,33 +169,51 @@ static void close_memory(struct serving *v, const struct data_source *src, int e
 
 /* ---- the server's callbacks ---------------------------------------------------------------------------------- */
 
+/* -EAGAIN: it is not here. */
+static int look(struct serving *v, const struct plan *p, struct data_source *ret)
+{
+	struct node *n = v->n;
+	struct block_shard *s = block_lock(n, p->put_id, p->block);
+	struct block *b = block_find(s, p->put_id, p->block);
+	struct ssd_key key = {0};
+	bool stream = false;
+	int r = -EAGAIN;
+
+	if (b && b->len == p->len && (b->flags & BLOCK_MEM)) {
+		r = open_memory(v, b, ret);
+	} else if (b && b->len == p->len && (b->flags & (BLOCK_SSD | BLOCK_HELD))) {
+		key = block_key(b);
+		stream = true;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return stream ? open_stream(v, key, ret) : r;
+}
+
+/*
+ * The master names a version before the node that put it has the answer: then it is about to be here. The answer may
+ * wait for other nodes as long as their leases hold.
+ */
+static int look_patiently(struct serving *v, const struct plan *p, struct data_source *ret)
+{
+	uint64_t until = clock_ns() + v->n->leg_deadline_ns;
+	int r;
+
+	while ((r = look(v, p, ret)) == -EAGAIN && atomic_load(&v->n->publishing) && clock_ns() < until)
+		nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+	return r == -EAGAIN ? -ENOENT : r;
+}
+
 static int source_open(void *arg, const struct plan *p, struct data_source *ret)
 {
 	struct node *n = arg;
 	struct serving *v = calloc(1, sizeof(*v));
-	struct ssd_key key = {0};
-	struct block_shard *s;
-	bool in_memory = false;
-	struct block *b;
-	int r = -ENOENT;
+	int r;
 
 	if (!v)
 		return -ENOMEM;
 	v->n = n;
 	v->len = p->len;
-	s = block_lock(n, p->put_id, p->block);
-	b = block_find(s, p->put_id, p->block);
-	if (b && b->len == p->len) {
-		in_memory = b->flags & BLOCK_MEM;
-		key = block_key(b);
-		if (in_memory)
-			r = open_memory(v, b, ret);
-		else if (b->flags & (BLOCK_SSD | BLOCK_HELD))
-			r = 0;
-	}
-	pthread_mutex_unlock(&s->lock);
-	if (r == 0 && !in_memory)
-		r = open_stream(v, key, ret);
+	r = look_patiently(v, p, ret);
 	if (r == 0)
 		return 0;
 	count_add(n, serve_failures, 1);

@@ -38,8 +38,9 @@ struct refill {
 	struct plan plan; /* of a source elsewhere, */
 	char address[MSG_ADDRESS_MAX + 1];
 	unsigned tries;
-	uint64_t sum; /* of what has come from there */
-	void *map;    /* of the target file */
+	uint64_t until_ns; /* no other source is asked for behind this */
+	uint64_t sum;	   /* of what has come from there */
+	void *map;	   /* of the target file */
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool over; /* lock */
@@ -48,6 +49,7 @@ struct refill {
 };
 
 #define RECOVERY_NS (35 * NS_PER_SEC) /* a master gives up those that do not come after 30 */
+#define GIVEN_UP_NS (7 * NS_PER_SEC)  /* a master gives up a node that is silent for five */
 #define TRIES 6			      /* sources, one after the other */
 #define AGAIN 1			      /* that one was none, and all that it was granted has been given back */
 
@@ -274,6 +276,21 @@ static void lose_ssd(struct node *n, struct block *b)
 	block_set_ssd(n, b, false);
 }
 
+/* What readers are told: how the network failed is in the log. */
+static int for_readers(int err)
+{
+	switch (err) {
+	case 0:
+	case -ENOMEM:
+	case -ENOSPC:
+	case -ESTALE:
+	case -EIO:
+		return err;
+	default:
+		return -EIO;
+	}
+}
+
 /* Ends the refill: takes the waiters off and tells them. err 0: each gets a pin. */
 static void finish(struct refill *f, int err)
 {
@@ -305,7 +322,7 @@ static void finish(struct refill *f, int err)
 	}
 	block_settle(n, s, b);
 	pthread_mutex_unlock(&s->lock);
-	wake(w, err);
+	wake(w, n->member ? for_readers(err) : err);
 }
 
 /* What the master says of the source. */
@@ -437,6 +454,25 @@ static void end_without(struct refill *f, int err)
 	free_refill(f);
 }
 
+/*
+ * Not the source's fault, or there has been time for another: a node that is dead has been given up by then, and with
+ * it what only it had.
+ */
+static bool is_last(const struct refill *f, int err)
+{
+	if (!f->n->member || err == -ENOMEM || err == -ENOSPC || err == -ESHUTDOWN || atomic_load(&f->n->stopping))
+		return true;
+	return f->tries >= TRIES && clock_ns() >= f->until_ns;
+}
+
+/* The same source may be the only one: longer from try to try. */
+static void pause_before_next(const struct refill *f)
+{
+	unsigned shift = f->tries < 8 ? f->tries : 8;
+
+	nanosleep(&(struct timespec){.tv_nsec = (long)(NS_PER_MS << shift)}, NULL);
+}
+
 /* The master may know another source: all of this attempt is given back. */
 static int give_up_source(struct refill *f, int err)
 {
@@ -452,6 +488,7 @@ static int give_up_source(struct refill *f, int err)
 		pthread_mutex_unlock(&s->lock);
 	}
 	count_sub(n, dram_reserved, segment_charge(f->len));
+	pause_before_next(f);
 	return AGAIN;
 }
 
@@ -464,12 +501,6 @@ static int read_ssd(struct refill *f)
 	f->device = ssd_device_of(n->ssd, f->key);
 	r = ssd_read(n->ssd, f->key, f->map, segment_charge(f->len), f->len, read_over, f);
 	return r ? r : wait_device(f);
-}
-
-/* Not the source's fault, or nobody waits for another. */
-static bool is_last(const struct refill *f, int err)
-{
-	return !f->n->member || f->tries >= TRIES || err == -ENOMEM || err == -ENOSPC || err == -ESHUTDOWN;
 }
 
 /* What was granted is filled. 0: it is over, well or not; AGAIN. */
@@ -575,6 +606,7 @@ static int refill_start(struct node *n, struct block *b)
 	f->index = b->index;
 	f->len = b->len;
 	f->key = block_key(b);
+	f->until_ns = clock_ns() + (n->leg_deadline_ns > GIVEN_UP_NS ? n->leg_deadline_ns : GIVEN_UP_NS);
 	pthread_mutex_init(&f->lock, NULL);
 	clock_cond_init(&f->cond);
 	persist_begin(n);
