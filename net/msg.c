@@ -41,6 +41,32 @@ int msg_alloc_items(struct msg *m, size_t n)
 	return 0;
 }
 
+struct msg *msg_copy(const struct msg *m)
+{
+	struct msg *copy = msg_new(m->type);
+
+	if (!copy)
+		return NULL;
+	*copy = *m;
+	copy->items = NULL;
+	copy->ents = NULL;
+	copy->namespaces = NULL;
+	copy->blob = NULL;
+	copy->n_items = copy->n_ents = copy->n_namespaces = copy->blob_len = 0;
+	if (m->n_items && msg_alloc_items(copy, m->n_items) < 0)
+		return msg_free(copy);
+	if (m->n_items)
+		memcpy(copy->items, m->items, m->n_items * sizeof(*m->items));
+	if (m->blob_len) {
+		copy->blob = malloc(m->blob_len);
+		if (!copy->blob)
+			return msg_free(copy);
+		memcpy(copy->blob, m->blob, m->blob_len);
+		copy->blob_len = m->blob_len;
+	}
+	return copy;
+}
+
 int msg_set_name(char dst[MSG_NAME_MAX + 1], const char *name)
 {
 	size_t len = strlen(name);

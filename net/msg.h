@@ -406,6 +406,8 @@ struct msg *msg_new(enum msg_type type);
 struct msg *msg_free(struct msg *m);
 /* Gives m an array of n zeroed items (replacing what it had). 0, -ENOMEM, -E2BIG above MSG_MAX_ITEMS. */
 int msg_alloc_items(struct msg *m, size_t n);
+/* With its items and its blob, without other lists. NULL without memory. */
+struct msg *msg_copy(const struct msg *m);
 /* Copies a name with its bound checked: -ENAMETOOLONG above MSG_NAME_MAX, -EINVAL for "" or one with '/'. */
 int msg_set_name(char dst[MSG_NAME_MAX + 1], const char *name);
 const char *msg_type_name(enum msg_type type);

@@ -260,6 +260,8 @@ struct node {
 
 /* ---- node.c ------------------------------------------------------------------------------------------------- */
 
+/* node_call(), with no regard to what the answer is. */
+void node_send(struct node *n, struct msg *req, channel_done_fn done, void *arg);
 /* node_call() with the node as arg; node_stop() waits until done has ended with node_told(). */
 void node_tell(struct node *n, struct msg *req, channel_done_fn done);
 void node_told(struct node *n);
@@ -386,6 +388,12 @@ void member_free(struct member *m);
 /* Joins, which waits for the master, and begins to say that it lives. address: where others get blocks from it. */
 int member_start(struct node *n, const char *address, struct errmsg *e);
 void member_stop(struct node *n);
+/*
+ * Requests that are about no ticket and no get: where the answer is that the sender's incarnation is over, nothing has
+ * happened, and the next incarnation asks again.
+ */
+bool member_asks_again(enum msg_type type);
+void member_call(struct node *n, struct msg *req, channel_done_fn done, void *arg);
 /* resume.c: says all that the node has. 0; -ESTALE: the master does not know the node after all; -ESHUTDOWN; -ENOMEM.
  */
 int resume_stock(struct node *n);

@@ -19,6 +19,7 @@
 
 #define BEAT_NS NS_PER_SEC
 #define JOIN_AGAIN_NS NS_PER_SEC
+#define NEXT_NS (8 * NS_PER_SEC)  /* that a request waits for the node to join anew */
 #define BUSY_NS (10 * NS_PER_SEC) /* an incarnation that was killed is taken for living so long, at most */
 
 struct member {
@@ -155,8 +156,11 @@ static void forget_incarnation(struct member *m)
 
 static void begin_incarnation(struct member *m, uint64_t tag)
 {
-	m->n->tomb_tag = tag;
 	serve_as(m->n, tag);
+	pthread_mutex_lock(&m->lock);
+	m->n->tomb_tag = tag;
+	pthread_cond_broadcast(&m->wake);
+	pthread_mutex_unlock(&m->lock);
 	log_info("node \"%s\" has joined again", m->instance_key);
 }
 
@@ -203,8 +207,116 @@ void node_unattached(struct node *n)
 
 	pthread_mutex_lock(&m->lock);
 	m->unattached = true;
-	pthread_cond_signal(&m->wake);
+	pthread_cond_broadcast(&m->wake);
 	pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- requests that outlive an incarnation --------------------------------------------------------------------- */
+
+bool member_asks_again(enum msg_type type)
+{
+	switch (type) {
+	case MSG_LOOKUP:
+	case MSG_GETATTR:
+	case MSG_SETATTR:
+	case MSG_READDIR:
+	case MSG_MKDIR:
+	case MSG_RMDIR:
+	case MSG_RENAME:
+	case MSG_DELETE:
+	case MSG_GETXATTRS:
+	case MSG_SETXATTRS:
+	case MSG_STATFS:
+	case MSG_NS_CREATE:
+	case MSG_NS_SET:
+	case MSG_NS_LIST:
+	case MSG_NS_REMOVE:
+	case MSG_PUT_START:
+	case MSG_GET_START:
+		return true;
+	default:
+		return false;
+	}
+}
+
+struct asked {
+	struct work work;
+	struct node *n;
+	struct msg *again; /* the request, to be sent once more */
+	struct msg *answer;
+	channel_done_fn done;
+	void *arg;
+	uint64_t tag; /* of the incarnation that has asked */
+};
+
+static void asked_free(struct asked *a)
+{
+	msg_free(a->again);
+	msg_free(a->answer);
+	free(a);
+}
+
+/* Waits until the node is another incarnation than that. False: it is not, in good time. */
+static bool wait_for_next(struct member *m, uint64_t tag)
+{
+	struct timespec until = clock_timespec(clock_ns() + NEXT_NS);
+	bool next;
+	int r = 0;
+
+	pthread_mutex_lock(&m->lock);
+	if (m->n->tomb_tag == tag) {
+		m->over = true;
+		pthread_cond_broadcast(&m->wake);
+	}
+	while (!(next = m->n->tomb_tag && m->n->tomb_tag != tag) && !m->stop && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&m->wake, &m->lock, &until);
+	pthread_mutex_unlock(&m->lock);
+	return next;
+}
+
+static void ask_again_job(struct work *w)
+{
+	struct asked *a = container_of(w, struct asked, work);
+	struct msg *again = a->again;
+
+	if (wait_for_next(a->n->member, a->tag)) {
+		a->again = NULL;
+		node_send(a->n, again, a->done, a->arg);
+	} else {
+		a->answer->status = -EIO;
+		a->done(a->arg, a->answer);
+	}
+	asked_free(a);
+}
+
+static void asked_answered(void *arg, const struct msg *answer)
+{
+	struct asked *a = arg;
+	struct node *n = a->n;
+
+	a->answer = answer->status == -ESTALE ? msg_copy(answer) : NULL;
+	pthread_rwlock_rdlock(&n->events_lock);
+	if (a->answer && a->again && !atomic_load(&n->stopping)) {
+		workq_submit(n->wq, &a->work, ask_again_job);
+		a = NULL;
+	}
+	pthread_rwlock_unlock(&n->events_lock);
+	if (!a)
+		return;
+	a->done(a->arg, answer);
+	asked_free(a);
+}
+
+void member_call(struct node *n, struct msg *req, channel_done_fn done, void *arg)
+{
+	struct asked *a = done ? malloc(sizeof(*a)) : NULL;
+
+	if (!a) {
+		node_send(n, req, done, arg);
+		return;
+	}
+	*a = (struct asked){.n = n, .again = msg_copy(req), .done = done, .arg = arg, .tag = n->tomb_tag};
+	node_send(n, req, asked_answered, a);
 }
 
 /* ---- heartbeats ---------------------------------------------------------------------------------------------- */
@@ -231,7 +343,7 @@ static void beat_answer(void *arg, const struct msg *answer)
 		renew(m, m->beat_ns, answer->u.heartbeat.lease_ns);
 	} else if (answer->tomb_tag == n->tomb_tag && answer->status == -ESTALE) {
 		m->over = true;
-		pthread_cond_signal(&m->wake);
+		pthread_cond_broadcast(&m->wake);
 	}
 	pthread_mutex_unlock(&m->lock);
 	space_freed(n);
@@ -343,7 +455,7 @@ void member_stop(struct node *n)
 		return;
 	pthread_mutex_lock(&m->lock);
 	m->stop = true;
-	pthread_cond_signal(&m->wake);
+	pthread_cond_broadcast(&m->wake);
 	pthread_mutex_unlock(&m->lock);
 	pthread_join(m->thread, NULL);
 	m->runs = false;

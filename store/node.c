@@ -18,11 +18,19 @@
 
 /* ---- calls to the master ------------------------------------------------------------------------------------ */
 
-void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg)
+void node_send(struct node *n, struct msg *req, channel_done_fn done, void *arg)
 {
 	req->tomb_tag = n->tomb_tag;
 	count_add(n, master_messages, 1);
 	channel_call(n->ch, req, done, arg);
+}
+
+void node_call(struct node *n, struct msg *req, channel_done_fn done, void *arg)
+{
+	if (n->member && member_asks_again(req->type))
+		member_call(n, req, done, arg);
+	else
+		node_send(n, req, done, arg);
 }
 
 void node_tell(struct node *n, struct msg *req, channel_done_fn done)
@@ -58,31 +66,10 @@ struct call_wait {
 	struct msg *answer; /* lock */
 };
 
-/* The fixed part and the items; what else an answer has stays with the channel. */
-static struct msg *copy_answer(const struct msg *a)
-{
-	struct msg *m = msg_new(a->type);
-
-	if (!m)
-		return NULL;
-	*m = *a;
-	m->items = NULL;
-	m->ents = NULL;
-	m->namespaces = NULL;
-	m->blob = NULL;
-	m->n_items = m->n_ents = m->n_namespaces = m->blob_len = 0;
-	if (a->n_items) {
-		if (msg_alloc_items(m, a->n_items) < 0)
-			return msg_free(m);
-		memcpy(m->items, a->items, a->n_items * sizeof(*a->items));
-	}
-	return m;
-}
-
 static void call_answered(void *arg, const struct msg *answer)
 {
 	struct call_wait *w = arg;
-	struct msg *copy = w->want ? copy_answer(answer) : NULL;
+	struct msg *copy = w->want ? msg_copy(answer) : NULL;
 
 	pthread_mutex_lock(&w->lock);
 	w->status = w->want && !copy ? -ENOMEM : answer->status;
@@ -396,6 +383,8 @@ static void leave(struct node *n)
 	struct msg *m = n->joined ? msg_new(MSG_LEAVE) : NULL;
 
 	/* Whatever waits for a master that does not answer must not keep the node from its end. */
+	if (m)
+		m->tomb_tag = n->tomb_tag;
 	if (m && n->ch->last)
 		n->ch->last(n->ch, m, LEAVE_NS);
 	else if (m)
