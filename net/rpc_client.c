@@ -13,6 +13,7 @@
 
 #include "common/clock.h"
 #include "common/list.h"
+#include "common/log.h"
 #include "net/addr.h"
 #include "net/conn.h"
 
@@ -37,6 +38,7 @@ struct rpc_client {
 	struct channel channel; /* first: the callers know nothing else */
 	struct rpc_client_config cfg;
 	struct addr addr;
+	char *name; /* as it was given, for the log */
 	struct auth_key key;
 	uv_loop_t loop;
 	uv_async_t async;
@@ -438,6 +440,8 @@ static void conn_ready(void *arg)
 	c->up = true;
 	c->heard_ns = clock_ns();
 	c->back_off_ms = c->cfg.back_off_ms;
+	if (atomic_load(&c->stats.connects))
+		log_info("the master at %s is there again", c->name);
 	count(&c->stats.connects);
 	pthread_mutex_lock(&c->lock);
 	if (conn_local(c->conn, c->local, sizeof(c->local)) < 0)
@@ -453,8 +457,12 @@ static void conn_closed(void *arg, int err)
 {
 	struct rpc_client *c = arg;
 
-	if (c->up)
+	if (c->up) {
 		count(&c->stats.breaks);
+		if (!c->stopping)
+			log_warn("the connection to the master at %s has ended (%s), trying again", c->name,
+				 strerror(-err));
+	}
 	c->conn = NULL;
 	c->up = false;
 	atomic_store(&c->stats.up, false);
@@ -677,6 +685,7 @@ static void client_free(struct rpc_client *c)
 	pthread_mutex_destroy(&c->lock);
 	pthread_mutex_destroy(&c->notice_lock);
 	free(c->buckets);
+	free(c->name);
 	sodium_memzero(&c->key, sizeof(c->key));
 	free(c);
 }
@@ -725,6 +734,9 @@ static int set_up(struct rpc_client *c, const struct rpc_client_config *cfg, str
 		return errmsg_set(e, -ENOMEM, "out of memory");
 	for (size_t k = 0; k < BUCKETS; k++)
 		list_init(&c->buckets[k]);
+	c->name = strdup(cfg->master);
+	if (!c->name)
+		return errmsg_set(e, -ENOMEM, "out of memory");
 	r = addr_parse(cfg->master, &c->addr, e);
 	return r < 0 ? r : auth_key_load(cfg->key_file, &c->key, e);
 }
