@@ -174,6 +174,7 @@ static int expect_catalogue(struct daemon *d, struct errmsg *e)
 }
 
 #define MASTER_WAIT_MS 30000
+#define REQUEST_MS 15000 /* an open waits no longer for a master that is away */
 
 /* In one line, for a person who has just typed the address. */
 static int no_master(const struct daemon *d, int err, struct errmsg *e)
@@ -242,6 +243,7 @@ static int find_master(struct daemon *d, struct errmsg *e)
 	const struct rpc_client_config cfg = {
 	    .master = d->args->source,
 	    .key_file = d->cfg.cluster_key_file,
+	    .timeout_ms = REQUEST_MS,
 	    .unattached = on_unattached,
 	    .arg = d,
 	};

@@ -102,6 +102,14 @@ void notify_pages_then_write(struct notify *n, struct note *t, uint64_t off, siz
 		op_write(op, len);
 }
 
+static bool is_dir(struct fs *fs, struct inode *i)
+{
+	struct msg_attr a;
+
+	inode_get_attr(fs->inodes, i, &a, NULL);
+	return a.kind == MSG_KIND_DIR;
+}
+
 /*
  * Never waits: it runs on a thread of the node, which others may wait for. The queues are bounded by what the kernel
  * knows and by what is open. Without memory the kernel learns it at its next open of the name.
@@ -116,7 +124,8 @@ void notify_gone(void *arg, uint64_t put_id, uint64_t dir, const char *name)
 	if (i && inode_get_name(fs->inodes, i, &dir, known) == 0) {
 		atomic_store(&i->i_gone, true);
 		bring(&fs->notify->inodes, note_new(NOTE_GONE, put_id, ""), SIZE_MAX, 0);
-	} else if (!put_id && name[0]) {
+	} else if (name[0] && (!put_id || (i && is_dir(fs, i)))) {
+		/* A directory's inode knows no name; that of another node's making or removing has one. */
 		bring(&fs->notify->names, note_new(NOTE_NAME, dir, name), SIZE_MAX, 0);
 	}
 	inode_unref(fs->inodes, i);

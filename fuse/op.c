@@ -127,6 +127,10 @@ static int checked_err(struct fs *fs, int err, const char *what, uint64_t ino)
 	if (err >= 0) {
 		log_error("%s of inode %llu: failed without an error, answered EIO", what, (unsigned long long)ino);
 		err = -EIO;
+	} else if (err == -ETIMEDOUT) {
+		/* How a master failed us is not a program's concern, which knows what an I/O error is. */
+		log_debug("%s of inode %llu: the master does not answer, answered EIO", what, (unsigned long long)ino);
+		err = -EIO;
 	} else if (err == -EIO) {
 		log_error("%s of inode %llu: input/output error", what, (unsigned long long)ino);
 	}
