@@ -394,6 +394,152 @@ START_TEST(each_allocation_fails_once)
 }
 END_TEST
 
+/* ---- answers that wait ---------------------------------------------------------------------------------------- */
+
+static unsigned answered;
+static int last_status; /* of what waits, not of an acknowledgement */
+
+static void count_answers(void)
+{
+	answered += rg.answers;
+	if (rg.answers && rg.answer->type != MSG_REVOKE_ACK)
+		last_status = rg.answer->status;
+}
+
+/* Under a number of the caller's; what the core could not even take is sent again. What it answers is counted. */
+static void post(uint32_t node, struct msg *(*make)(void), uint64_t req_id)
+{
+	int r = -ENOMEM;
+
+	for (int k = 0; k < 3 && r == -ENOMEM; k++) {
+		struct msg *m = make();
+
+		m->node = node;
+		m->req_id = req_id;
+		m->tomb_tag = rg.tags[node];
+		armed = true;
+		r = core_handle(rg.core, m, rg.now += 1000, rg.real, &rg.out);
+		armed = false;
+		if (r == -ENOMEM)
+			msg_free(m);
+	}
+	ck_assert_int_eq(r, 0);
+	rig_collect(&rg);
+	rig_check(&rg);
+	count_answers();
+}
+
+static uint64_t ack_seq;
+
+static struct msg *ack(void)
+{
+	struct msg *m = msg_new(MSG_REVOKE_ACK);
+
+	m->u.revoke.seq = ack_seq;
+	return m;
+}
+
+static struct msg *hold_o0(void)
+{
+	return one_item(MSG_HOLD, ids[0]);
+}
+
+static struct msg *delete_o0(void)
+{
+	return rig_named(MSG_DELETE, dir, "o0");
+}
+
+/* Each revoke that has been told is acknowledged. */
+static void acknowledge(void)
+{
+	while (rg.n_notices) {
+		struct msg *m = rg.notices[--rg.n_notices];
+		uint32_t to = rg.to[rg.n_notices];
+
+		ack_seq = m->type == MSG_NAME_REVOKE ? m->u.revoke.seq : 0;
+		msg_free(m);
+		if (!ack_seq)
+			continue;
+		post(to, ack, ++rg.req_id);
+		answered--;
+	}
+}
+
+/* Comes twice, waits for node 2, and is answered twice and done once, whatever there is no memory for. */
+static void waits(struct msg *(*make)(void))
+{
+	uint64_t req = ++rg.req_id;
+	int status = -ENOMEM;
+
+	for (int k = 0; k < 3 && status == -ENOMEM; k++, req = ++rg.req_id) {
+		answered = 0;
+		post(1, make, req);
+		post(1, make, req);
+		for (int n = 0; n < 8 && answered < 2; n++) {
+			acknowledge();
+			rg.now += NS_PER_SEC;
+			armed = true;
+			core_tick(rg.core, rg.now, rg.real, &rg.out);
+			armed = false;
+			rig_collect(&rg);
+			rig_check(&rg);
+			count_answers();
+		}
+		ck_assert_uint_eq(answered, 2);
+		status = last_status;
+	}
+	ck_assert_int_eq(status, 0);
+}
+
+static void waiting_scenario(void)
+{
+	static const struct core_config cfg = {.auto_namespace = true,
+					       .default_block_size = MIB,
+					       .recent_answers = 16,
+					       .repeat_ns = NS_PER_SEC,
+					       .lease_ns = 4 * NS_PER_SEC};
+	struct rig_ticket t;
+
+	rig_start(&rg, &cfg);
+	ck_assert_int_eq(rig_join(&rg, 1, 64 * MIB, true), 0);
+	ck_assert_int_eq(rig_join(&rg, 2, 64 * MIB, true), 0);
+	dir = rig_mkdir(&rg, MSG_ROOT_DIR, "a");
+	ids[0] = rig_put(&rg, 1, dir, "o0", 4096);
+	ck_assert_int_eq(rig_put_start(&rg, 1, dir, "o0", 5000, 0, &t), 0);
+	next = 0;
+	tickets[0] = t.id;
+	allocs[0] = t.alloc;
+	ck_assert_int_eq(rig_lookup(&rg, 2, dir, "o0"), 0);
+	rig_forget(&rg);
+	item_again(2, hold_o0);
+	waits(put_done);
+	rig_forget(&rg);
+	ck_assert_uint_eq(rig_counts(&rg).objects, 1);
+	ck_assert_uint_eq(rig_counts(&rg).orphans, 1);
+	ck_assert_int_eq(rig_lookup(&rg, 2, dir, "o0"), 0);
+	waits(delete_o0);
+	ck_assert_uint_eq(rig_counts(&rg).objects, 0);
+	ck_assert_uint_eq(rig_counts(&rg).waiting, 0);
+}
+
+START_TEST(each_allocation_of_what_waits_fails_once)
+{
+	long total;
+
+	allocations = 0;
+	waiting_scenario();
+	total = allocations;
+	rig_stop(&rg);
+	ck_assert_int_gt(total, 20);
+	for (long k = 0; k < total; k++) {
+		fail_at = k;
+		waiting_scenario();
+		fail_at = -1;
+		rig_stop(&rg);
+	}
+}
+END_TEST
+
 /* All the records of a state, into a core that may not get all the memory it asks for. */
 static int load_from(const struct writes *w)
 {
@@ -459,6 +605,7 @@ int main(void)
 	TCase *tc = tcase_create("nomem");
 
 	tcase_add_test(tc, each_allocation_fails_once);
+	tcase_add_test(tc, each_allocation_of_what_waits_fails_once);
 	tcase_add_test(tc, each_allocation_of_a_load_fails_once);
 	tcase_set_timeout(tc, 120);
 	suite_add_tcase(s, tc);
