@@ -155,7 +155,8 @@ void recent_remember(struct core *c, const struct msg *answer, uint64_t req_id, 
 	struct kept *k;
 	struct msg *copy;
 
-	if (!c->cfg.recent_answers || !mem || msg_only_reads(answer->type) || answer->status == -ESTALE)
+	if (!c->cfg.recent_answers || !mem || msg_only_reads(answer->type) || answer->status == -ESTALE ||
+	    answer->status == -EUNATCH)
 		return;
 	if (!mem->recent)
 		mem->recent = recent_new();

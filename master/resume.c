@@ -264,6 +264,16 @@ uint64_t resume_put_id(const struct core *c, uint64_t ticket, uint32_t node)
 	return h ? spent_get(rec, h)->put_id : 0;
 }
 
+/* Whether the request's name still stands for the version: a lease on another its sender does not know how to keep. */
+static bool has_name(const struct core *c, const struct inode *i, const struct msg *m)
+{
+	uint32_t dir;
+
+	return !(i->flags & INODE_ORPHAN) && !inode_find_dir(c, m->u.put.dir, &dir) && i->parent == dir &&
+	       strnlen(m->u.put.name, sizeof(m->u.put.name)) == i->name_len &&
+	       !memcmp(m->u.put.name, i->name, i->name_len);
+}
+
 bool resume_answer_put(struct core *c, struct msg *m)
 {
 	uint64_t ticket = m->u.put.ticket, bytes = m->u.put.bytes, put_id = resume_put_id(c, ticket, m->node);
@@ -277,8 +287,7 @@ bool resume_answer_put(struct core *c, struct msg *m)
 	if (!name_arg(c, m->u.put.dir, m->u.put.name, &name))
 		wait_for_name(c, name.hash);
 	if (i) {
-		/* A version that has lost its name by now is leased to nobody. */
-		answer_entry(c, m, h, i->flags & INODE_ORPHAN ? 0 : lease_grant(c, i, m->node));
+		answer_entry(c, m, h, has_name(c, i, m) ? lease_grant(c, i, m->node) : 0);
 	} else {
 		memset(&m->u.entry, 0, sizeof(m->u.entry));
 		m->u.entry.a =

@@ -543,6 +543,19 @@ START_TEST(the_same_join_is_answered_the_same)
 }
 END_TEST
 
+/* The same request, with the number it had, is done when its sender is back. */
+START_TEST(what_was_refused_meanwhile_is_not_remembered)
+{
+	restart();
+	comes_back(1);
+	ck_assert_int_eq(rig_send(&rg, 1, rig_named(MSG_MKDIR, dir, "sub")), -EUNATCH);
+	ck_assert_int_eq(page(1, 0, true, 0, NULL), 0);
+	rg.req_id -= 2;
+	ck_assert_int_eq(rig_send(&rg, 1, rig_named(MSG_MKDIR, dir, "sub")), 0);
+	rg.req_id += 1;
+}
+END_TEST
+
 START_TEST(one_that_falls_silent_while_it_comes_back)
 {
 	struct put x = put(1, "x", 5000);
@@ -757,6 +770,12 @@ START_TEST(a_put_that_was_done_is_not_done_twice)
 	ck_assert_uint_eq(rg.answer->u.entry.a.id, x.id);
 	ck_assert_uint_eq(rg.answer->u.entry.a.storage_id, t.id);
 	ck_assert_uint_ne(rg.answer->u.entry.lease, 0);
+	/* renamed: its new name was not asked about */
+	ck_assert_int_eq(rig_rename(&rg, 2, dir, "x", dir, "y", false), 0);
+	ck_assert_int_eq(rig_send(&rg, 1, rig_done_msg(&t, dir, "x", 5000)), 0);
+	ck_assert_uint_eq(rg.answer->u.entry.a.id, x.id);
+	ck_assert_uint_eq(rg.answer->u.entry.lease, 0);
+	ck_assert_int_eq(rig_rename(&rg, 2, dir, "y", dir, "x", false), 0);
 	/* deleted meanwhile: it was there all the same */
 	ck_assert_int_eq(rig_send(&rg, 1, rig_done_msg(&e, dir, "empty", 0)), 0);
 	ck_assert_uint_eq(rg.answer->u.entry.lease, 0);
@@ -854,6 +873,7 @@ static Suite *make_suite(void)
 	tcase_add_test(t, deleted_while_its_owner_is_away);
 	tcase_add_test(t, pages_come_in_order_and_may_begin_again);
 	tcase_add_test(t, the_same_join_is_answered_the_same);
+	tcase_add_test(t, what_was_refused_meanwhile_is_not_remembered);
 	tcase_add_test(t, one_that_falls_silent_while_it_comes_back);
 	tcase_add_test(t, a_put_goes_on);
 	tcase_add_test(t, a_put_that_cannot_be_is_not_resumed);
