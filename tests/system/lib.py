@@ -328,7 +328,10 @@ _bad_log = re.compile(r" error: |<[0-3]>|assert|\bBUG\b|Sanitizer|runtime error|
 
 
 class Daemon:
-    """A fluxkvd standalone with its own directories. Options are those of -o; ssd="256MB" makes a directory for it."""
+    """A fluxkvd with its own directories. Options are those of -o; ssd="256MB" makes a directory for it. source: its
+    master, and wrap: what it is started by, unless start() says otherwise."""
+
+    source, wrap = "standalone", ()
 
     def __init__(self, ctx, mnt=None, config=None, instance=None, log_allowed=None, **options):
         self.ctx = ctx
@@ -363,7 +366,7 @@ class Daemon:
         pairs = [(k, v) for k, vs in options.items() for v in (vs if isinstance(vs, list) else [vs]) if v is not None]
         text = ",".join(k if v is True else f"{k}={v}" for k, v in pairs)
         return [FLUXKVD, *(["-f"] if foreground else []), *(["-c", self.config] if self.config else []),
-                "-o", text, "standalone", self.mnt]
+                "-o", text, self.source, self.mnt]
 
     def start(self, timeout=20, wrap=()):
         """Starts it in the foreground, its log in self.log, and waits until it says that it is ready. What it says to
@@ -375,7 +378,8 @@ class Daemon:
         path = os.path.join(self.dir, "notify")
         ready.bind(path)
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([*wrap, *self.command()], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            self.process = subprocess.Popen([*(wrap or self.wrap), *self.command()], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log,
                                             env={**os.environ, "NOTIFY_SOCKET": path})
 
         def says_ready():
@@ -561,6 +565,17 @@ def ledger_numbers(status):
     if not found:
         raise Failed("fluxkv status --json names no ledger")
     return found
+
+
+def on_ssd_alone(daemon, path):
+    """Waits until the SSD has the value, evicts it from memory, and from the kernel's cache."""
+    tier = lambda: os.getxattr(path, "user.fluxkv.tier").decode()
+    wait_for(lambda: "ssd" in tier(), f"{path} is persisted", 10)
+    fd = os.open(path, os.O_RDONLY) # first, as an open may bring it into memory
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+    daemon.cli("evict", "--tier", "dram", path)
+    same(tier(), "ssd", f"tier of {path}")
 
 
 def small_disk(ctx, mib):

@@ -11,8 +11,8 @@ import subprocess
 import threading
 import time
 
-from lib import (LONG, MIB, SLOW, Failed, big_stamped, check, check_bytes, diag, run, same, small_disk, test, wait_for,
-                 write_file)
+from lib import (LONG, MIB, SLOW, Failed, big_stamped, check, check_bytes, diag, on_ssd_alone, run, same, small_disk, test,
+                 wait_for, write_file)
 
 VALUE = 4 * MIB
 SCALE = 8 if LONG else 1
@@ -288,17 +288,6 @@ def values_of_all_sizes_through_both_tiers(ctx):
         for i in order:
             check_bytes(read_value(f"{d}/{i}"), big_stamped(f"{i}", 1, sizes[i]), f"value {i} of {sizes[i]} bytes")
     daemon.check_empty()
-
-
-def on_ssd_alone(daemon, path):
-    """Waits until the SSD has the value, evicts it from memory, and from the kernel's cache."""
-    tier = lambda: os.getxattr(path, "user.fluxkv.tier").decode()
-    wait_for(lambda: "ssd" in tier(), f"{path} is persisted", 10)
-    fd = os.open(path, os.O_RDONLY) # first, as an open may bring it into memory
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(fd)
-    daemon.cli("evict", "--tier", "dram", path)
-    same(tier(), "ssd", f"tier of {path}")
 
 
 def together(n, act):
