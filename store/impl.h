@@ -120,6 +120,7 @@ struct names {
 	uint64_t hand;		       /* lock: where the next is to go when there are too many */
 	uint64_t min;		       /* so many are kept however few blocks there are; does not change */
 	uint64_t newest[NAME_LEASES];  /* lock: the newest lease seen, by the name's hash */
+	uint32_t moving[NAME_LEASES];  /* lock: names that are being moved by requests of ours, by the same */
 };
 
 /* ---- waiting for room --------------------------------------------------------------------------------------- */
@@ -515,6 +516,12 @@ void names_insert(struct node *n, uint64_t dir, const char *name, const struct m
 bool names_find(struct node *n, uint64_t dir, const char *name, struct msg_attr *ret);
 /* Forgets the name; leases up to this one are over. */
 void names_forget(struct node *n, uint64_t dir, const char *name, uint64_t lease);
+/*
+ * A request of ours that moves the name is on its way: others may know it as what it will be before we have the answer,
+ * so from here to the end nothing is known of it here. lease: of the answer; 0: it has none, or has failed.
+ */
+void names_move_begin(struct node *n, uint64_t dir, const char *name);
+void names_move_end(struct node *n, uint64_t dir, const char *name, uint64_t lease);
 /* Forgets the name of this version, whatever it is. */
 void names_forget_id(struct node *n, uint64_t id);
 /* Forgets all names of a directory, or of all (dir 0); leases up to this one are over. */

@@ -133,7 +133,7 @@ void names_insert(struct node *n, uint64_t dir, const char *name, const struct m
 	}
 	pthread_mutex_lock(&n->names.lock);
 	/* Under the lock that a new incarnation takes to forget what the old one had. */
-	if (tomb_tag == n->tomb_tag && replaces(n, e, hash)) {
+	if (tomb_tag == n->tomb_tag && !n->names.moving[hash & (NAME_LEASES - 1)] && replaces(n, e, hash)) {
 		buckets_insert(&n->names.by_name, &e->by_name, hash);
 		buckets_insert(&n->names.by_id, &e->by_id, hash_u64(a->id));
 		*newest(n, hash) = lease;
@@ -180,6 +180,27 @@ void names_forget(struct node *n, uint64_t dir, const char *name, uint64_t lease
 
 	pthread_mutex_lock(&n->names.lock);
 	take_out(n, find(n, dir, name, hash));
+	if (*newest(n, hash) < lease)
+		*newest(n, hash) = lease;
+	pthread_mutex_unlock(&n->names.lock);
+}
+
+void names_move_begin(struct node *n, uint64_t dir, const char *name)
+{
+	uint64_t hash = node_name_hash(dir, name);
+
+	pthread_mutex_lock(&n->names.lock);
+	take_out(n, find(n, dir, name, hash));
+	n->names.moving[hash & (NAME_LEASES - 1)]++;
+	pthread_mutex_unlock(&n->names.lock);
+}
+
+void names_move_end(struct node *n, uint64_t dir, const char *name, uint64_t lease)
+{
+	uint64_t hash = node_name_hash(dir, name);
+
+	pthread_mutex_lock(&n->names.lock);
+	n->names.moving[hash & (NAME_LEASES - 1)]--;
 	if (*newest(n, hash) < lease)
 		*newest(n, hash) = lease;
 	pthread_mutex_unlock(&n->names.lock);

@@ -215,23 +215,26 @@ void node_mkdir(struct node *n, uint64_t dir, const char *name, uint32_t mode, u
 
 /* ---- unlink, rmdir ------------------------------------------------------------------------------------------ */
 
-/*
- * The master has nothing of that name, and its word of that may still be on its way: who was told must not be told
- * otherwise by what is leased here.
- */
-static void forget_if_gone(struct name_op *op, int status)
+/* What the op moves: its name, and for a rename the other one. */
+static void move_begin(struct name_op *op)
 {
-	if (status == -ENOENT)
-		names_forget(op->n, op->dir, op->name, 0);
+	names_move_begin(op->n, op->dir, op->name);
+	if (op->to[0])
+		names_move_begin(op->n, op->to_dir, op->to);
+}
+
+static void move_end(struct name_op *op, uint64_t lease)
+{
+	names_move_end(op->n, op->dir, op->name, lease);
+	if (op->to[0])
+		names_move_end(op->n, op->to_dir, op->to, lease);
 }
 
 static void delete_answer(void *arg, const struct msg *m)
 {
 	struct name_op *op = arg;
 
-	forget_if_gone(op, m->status);
-	if (m->status == 0)
-		names_forget(op->n, op->dir, op->name, m->u.entry.lease);
+	move_end(op, m->status ? 0 : m->u.entry.lease);
 	op_end(op, m->status, NULL);
 }
 
@@ -316,10 +319,12 @@ static void unlink_job(struct work *w)
 
 	lock_names(op, NULL, &p, &none);
 	if (!p || put_is_on_master(p)) {
-		struct msg *m = name_msg(MSG_DELETE, op->dir, op->name);
+		struct msg *m = name_msg(MSG_DELETE, op->dir, op->name), *answer = NULL;
 
-		r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
-		names_forget(op->n, op->dir, op->name, 0);
+		move_begin(op);
+		r = m ? node_call_wait(op->n, m, &answer) : -ENOMEM;
+		move_end(op, r ? 0 : answer->u.entry.lease);
+		msg_free(answer);
 		/* The private version had the name, whatever the master knew of it. */
 		if (p && r == -ENOENT)
 			r = 0;
@@ -333,6 +338,7 @@ static void unlink_job(struct work *w)
 void node_unlink(struct node *n, uint64_t dir, const char *name, node_done_fn fn, void *arg)
 {
 	struct put *p;
+	struct msg *m;
 	int r;
 	struct name_op *op = op_new(n, dir, name, &r);
 
@@ -344,10 +350,14 @@ void node_unlink(struct node *n, uint64_t dir, const char *name, node_done_fn fn
 	op->arg = arg;
 	p = any_put(n, dir, name);
 	put_unref(p);
-	if (p)
+	if (p) {
 		workq_submit(n->wq, &op->work, unlink_job);
-	else
-		send_op(op, name_msg(MSG_DELETE, dir, name), delete_answer);
+		return;
+	}
+	m = name_msg(MSG_DELETE, dir, name);
+	if (m)
+		move_begin(op);
+	send_op(op, m, delete_answer);
 }
 
 static void rmdir_answer(void *arg, const struct msg *m)
@@ -403,11 +413,10 @@ static struct msg *rename_msg(const struct name_op *op)
 	return m;
 }
 
-static void rename_forget(struct name_op *op, uint64_t lease)
+static void rename_over(struct name_op *op, const struct msg *answer)
 {
-	names_forget(op->n, op->dir, op->name, lease);
-	names_forget(op->n, op->to_dir, op->to, lease);
-	if (op->attr.id)
+	move_end(op, answer && !answer->status ? answer->u.rename.lease : 0);
+	if (answer && !answer->status && op->attr.id)
 		block_rekey(op->n, &op->attr, op->to_dir, op->to);
 }
 
@@ -415,10 +424,23 @@ static void rename_answer(void *arg, const struct msg *m)
 {
 	struct name_op *op = arg;
 
-	if (m->status == 0)
-		rename_forget(op, m->u.rename.lease);
-	forget_if_gone(op, m->status);
+	rename_over(op, m);
 	op_end(op, m->status, NULL);
+}
+
+/* Asks the master, and waits. */
+static int rename_wait(struct name_op *op)
+{
+	struct msg *m = rename_msg(op), *answer = NULL;
+	int r;
+
+	if (!m)
+		return -ENOMEM;
+	move_begin(op);
+	r = node_call_wait(op->n, m, &answer);
+	rename_over(op, answer);
+	msg_free(answer);
+	return r;
 }
 
 /* Moves the put to its new name in the overlay; one that had it before loses it. */
@@ -506,16 +528,13 @@ static int rename_unpublished(struct name_op *op, struct put *p, struct put *ove
 
 static int rename_published(struct name_op *op, struct put *p)
 {
-	struct msg *m;
 	int r;
 
 	if ((op->flags & RENAME_NOREPLACE) && put_is_there(op))
 		return -EEXIST;
-	m = rename_msg(op);
-	r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
+	r = rename_wait(op);
 	if (r < 0)
 		return r;
-	rename_forget(op, 0);
 	/* It may have the old name reserved, which is free now. */
 	if (p->ticket)
 		reserve(p, 0, "");
@@ -525,27 +544,13 @@ static int rename_published(struct name_op *op, struct put *p)
 /* Only the target has a private version: it loses its name when the master has renamed. */
 static int rename_over_put(struct name_op *op, struct put *there)
 {
-	struct msg *m;
 	int r;
 
 	if ((op->flags & RENAME_NOREPLACE) && put_is_exposed(there))
 		return -EEXIST;
-	m = rename_msg(op);
-	r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
-	if (r == 0) {
-		rename_forget(op, 0);
-		put_detach(there);
-	}
-	return r;
-}
-
-static int rename_plain(struct name_op *op)
-{
-	struct msg *m = rename_msg(op);
-	int r = m ? node_call_wait(op->n, m, NULL) : -ENOMEM;
-
+	r = rename_wait(op);
 	if (r == 0)
-		rename_forget(op, 0);
+		put_detach(there);
 	return r;
 }
 
@@ -561,11 +566,19 @@ static void rename_job(struct work *w)
 	else if (to)
 		r = rename_over_put(op, to);
 	else
-		r = rename_plain(op);
+		r = rename_wait(op);
 	unlock_put(from);
 	unlock_put(to);
-	forget_if_gone(op, r);
 	op_end(op, r, NULL);
+}
+
+static void rename_send(struct name_op *op)
+{
+	struct msg *m = rename_msg(op);
+
+	if (m)
+		move_begin(op);
+	send_op(op, m, rename_answer);
 }
 
 void node_rename(struct node *n, uint64_t from_dir, const char *from, uint64_t to_dir, const char *to, unsigned flags,
@@ -592,7 +605,7 @@ void node_rename(struct node *n, uint64_t from_dir, const char *from, uint64_t t
 	else if (atomic_load_explicit(&n->overlay.count, memory_order_relaxed))
 		workq_submit(n->wq, &op->work, rename_job);
 	else
-		send_op(op, rename_msg(op), rename_answer);
+		rename_send(op);
 }
 
 /* ---- xattrs, statfs ----------------------------------------------------------------------------------------- */
