@@ -121,8 +121,6 @@ int resume_begin(struct core *c)
 			continue;
 		mem->awaited = mem->key && mem->tomb_tag;
 		mem->ended = !mem->awaited;
-		if (mem->ended)
-			mem->unsettled = false; /* its leases ended with it */
 		rec->waiting += mem->awaited;
 		loaded += mem->loaded;
 	}

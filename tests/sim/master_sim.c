@@ -317,11 +317,14 @@ static bool is_remembered(enum msg_type type)
 static bool seen(struct sim *s, const struct msg *req, const struct msg *ans)
 {
 	const struct m_member *m = &s->model.members[req->node];
-	uint64_t tag = req->type == MSG_JOIN && !m->live ? ans->u.join.tomb_tag : m->tag;
+	bool joined = m->live || m->resuming;
+	uint64_t tag = req->type == MSG_JOIN && !joined ? ans->u.join.tomb_tag : m->tag;
 
-	if (!is_remembered(req->type) || (req->type != MSG_JOIN && (!m->live || m->tag != req->tomb_tag)))
+	if (ans->status == -EUNATCH || !is_remembered(req->type) ||
+	    (req->type != MSG_JOIN && (!joined || m->tag != req->tomb_tag)))
 		return false;
-	for (size_t k = 0; k < s->seen.n; k++) {
+	/* A JOIN of one that is awaited is nothing that was done before. */
+	for (size_t k = joined ? 0 : s->seen.n; k < s->seen.n; k++) {
 		const struct sim_seen *e = &s->seen.ids[k];
 
 		if (e->req_id != req->req_id || e->tag != tag)
@@ -400,6 +403,7 @@ static struct core *new_core(struct sim *s)
 	    .dead_after_ns = SIM_DEAD_AFTER,
 	    .repeat_ns = SIM_REPEAT,
 	    .lease_ns = SIM_LEASE,
+	    .resume_ns = s->resumes ? SIM_RESUME : 0,
 	    .recent_answers = 1024,
 	    .id_block = 512,
 	    .hash_seed = s->seed,
@@ -428,7 +432,7 @@ static void start_core(struct sim *s)
 	struct core_out out = {0};
 	struct errmsg e;
 
-	s->core = load(s, false, &out);
+	s->core = load(s, s->resumes, &out);
 	if (catalogue_apply(s->cat, &out.writes, &e) < 0)
 		sim_fail(s, "%s", e.text);
 	core_committed(s->core, out.writes.counter);
@@ -608,8 +612,11 @@ static void one_event(struct sim *s)
 static bool settle_round(struct sim *s)
 {
 	struct core_counts counts;
-	bool more = false;
+	bool more;
 
+	/* A drop that one which was coming back was not told of is told again. */
+	core_counts(s->core, &counts);
+	more = s->resumes && (counts.orphans || s->model.recovering);
 	pass(s, 40 * NS_PER_MS);
 	if (s->n_requests) {
 		some_request(s);
@@ -714,6 +721,7 @@ static void run(struct sim *s)
 	struct errmsg e;
 
 	s->rng = s->seed * 0x2545f4914f6cdd1dull + 1;
+	s->resumes = s->seed % 3 != 0;
 	s->now = NS_PER_SEC;
 	s->real = 1700000000 * (int64_t)NS_PER_SEC;
 	for (unsigned n = 0; n < SIM_NODES + 1; n++) {
@@ -727,6 +735,10 @@ static void run(struct sim *s)
 		one_event(s);
 	s->quiet = true;
 	settle(s);
+	if (s->resumes) {
+		restart_master(s);
+		settle(s);
+	}
 	delete_everything(s);
 	nothing_left(s);
 	restart_master(s);
@@ -737,6 +749,9 @@ static void summary(const struct sim *s)
 	fprintf(stderr, "%llu restarts of the master, %llu crashes of nodes\n", (unsigned long long)s->restarts,
 		(unsigned long long)s->crashes);
 	fprintf(stderr, "%llu requests waited for others\n", (unsigned long long)s->waited);
+	fprintf(stderr, "%llu owners came back, %llu puts went on, %llu were done\n",
+		(unsigned long long)s->counted.back, (unsigned long long)s->counted.puts_again,
+		(unsigned long long)s->counted.done_again);
 	for (unsigned t = 0; t < MSG_TYPES; t++)
 		if (s->counts[t][0] + s->counts[t][1])
 			fprintf(stderr, "%-22s %7llu done %7llu refused\n", msg_type_name((enum msg_type)t),
@@ -774,6 +789,9 @@ static bool run_seed(uint64_t seed, uint64_t events, bool verbose, struct sim *s
 		sum->restarts += s->restarts;
 		sum->crashes += s->crashes;
 		sum->waited += s->waited;
+		sum->counted.back += s->counted.back;
+		sum->counted.done_again += s->counted.done_again;
+		sum->counted.puts_again += s->counted.puts_again;
 		clean_up(s);
 		free(s);
 	}

@@ -35,6 +35,8 @@
 #define SIM_DEAD_AFTER (2 * NS_PER_SEC)
 #define SIM_REPEAT (1 * NS_PER_SEC)
 #define SIM_LEASE (1500 * NS_PER_MS)
+#define SIM_RESUME (3 * NS_PER_SEC)
+#define SIM_DELETED 4096u
 
 /* ---- the plain model --------------------------------------------------------------------------------------- */
 
@@ -43,6 +45,7 @@
 #define M_TICKETS 64u
 #define M_GETS 64u
 #define M_LOOSE 256u
+#define M_SPENT 256u
 #define M_FAILED 256u /* as many as the core */
 #define SIM_FAILED_NS (5 * NS_PER_SEC)
 
@@ -62,6 +65,7 @@ struct m_version {
 		uint64_t alloc; /* memory replica; 0: none */
 		bool ssd;
 	} r[SIM_NODES + 1][SIM_BLOCKS];
+	uint8_t said[SIM_NODES + 1][SIM_BLOCKS]; /* tiers, by an owner that is coming back */
 };
 
 struct m_ticket {
@@ -117,11 +121,24 @@ struct m_loose {
 };
 
 struct m_member {
+	bool awaited, resuming; /* as in the core: an earlier run's, and it has begun to come back */
+	uint64_t join_req;
+	uint32_t page;
 	bool live, ssd;
 	uint64_t tag, capacity, zombie, sign;
 };
 
+/* A put of before the start. */
+struct m_spent {
+	uint64_t ticket, put;
+	uint32_t node;
+};
+
 struct model {
+	bool recovering;
+	uint64_t until;
+	struct m_spent spent[M_SPENT];
+	unsigned n_spent;
 	struct m_name names[M_NAMES];
 	struct m_version versions[M_VERSIONS];
 	struct m_ticket tickets[M_TICKETS];
@@ -163,6 +180,28 @@ uint64_t model_charge(struct sim *s, uint32_t node, uint64_t alloc);
 /* Whether the ids are new; remembers them. */
 void model_new_id(struct sim *s, uint64_t id, const char *what);
 
+/* sim_restart.c */
+bool model_is_lost(const struct m_version *v);
+void model_check_loss(struct sim *s, const struct m_version *v);
+void model_settle(struct sim *s); /* nobody is awaited any more: what has no replica is lost */
+void model_resume_tick(struct sim *s);
+void model_load(struct sim *s, const struct writes *w); /* versions and members as the catalogue has them */
+bool model_joins_again(struct sim *s, const struct msg *req, const struct msg *ans); /* false: an ordinary join */
+void model_inventory(struct sim *s, const struct msg *req, const struct msg *ans);
+bool model_put_was_done(struct sim *s, const struct msg *req, const struct msg *ans); /* before the start */
+void model_put_resume(struct sim *s, const struct msg *req, const struct msg *ans);
+
+/* sim_model.c, for it */
+void model_unname(struct sim *s, struct m_version *v);
+void model_reap(struct m_version *v);
+void model_member_gone(struct sim *s, uint32_t node);
+void model_grants_gone(struct sim *s, uint32_t node); /* its puts, gets and loose allocations */
+void model_add_loose(struct sim *s, uint32_t node, uint64_t alloc, uint64_t bytes, uint64_t put);
+bool model_was_acked(const struct sim *s, uint64_t id);
+int model_put_dir(struct sim *s, uint64_t dir); /* whether a put may be made there */
+bool model_name_taken(struct sim *s, uint64_t dir, const char *name);
+void model_add_ticket(struct sim *s, const struct msg *req, bool reserve);
+
 /* ---- the nodes --------------------------------------------------------------------------------------------- */
 
 #define N_FILES 96u
@@ -182,6 +221,7 @@ enum file_state {
 
 struct n_file {
 	enum file_state state;
+	bool said;			       /* in the inventory */
 	uint64_t alloc, bytes, owner, storage; /* storage: the ticket whose bytes are in it */
 	uint32_t block;
 };
@@ -189,7 +229,7 @@ struct n_file {
 struct n_ssd {
 	uint64_t owner, storage; /* owner: ticket or version; 0: unused */
 	uint32_t block;
-	bool committed, private, lost; /* lost: a reader elsewhere has found it bad, and says so */
+	bool committed, private, said, lost; /* lost: a reader elsewhere has found it bad, and says so */
 };
 
 enum op_kind {
@@ -206,6 +246,7 @@ enum op_kind {
 	OP_BEAT,
 	OP_HOLD,
 	OP_LEAVE,
+	OP_RESUME,
 };
 
 struct op {
@@ -219,6 +260,7 @@ struct op {
 	uint32_t flags;
 	char name[16];
 	bool spill[SIM_BLOCKS];
+	bool resumed; /* the master that was started again has been told */
 	/* others */
 	uint64_t put_id, get_id, alloc;
 	uint32_t block, node; /* node: the source of a get; flags then tell of what kind */
@@ -264,6 +306,18 @@ bool node_has_block(const struct node *n, uint64_t storage, uint32_t block, bool
 /* Sends one request about names that is not part of the random ones. False: no free operation. */
 bool node_name_op(struct sim *s, struct node *n, struct msg *m);
 
+/* sim_node.c, for sim_restart.c */
+struct op *node_op_begin(struct node *n, enum op_kind kind);
+void node_op_end(struct op *op);
+struct msg *node_request(struct sim *s, struct node *n, struct op *op, enum msg_type type, size_t n_items);
+void node_post(struct sim *s, struct op *op);
+
+/* sim_restart.c */
+void node_awaited(struct sim *s, struct node *n, struct op *asked); /* it has heard so */
+void node_resume_go_on(struct sim *s, struct node *n, struct op *op);
+void node_resume_answer(struct sim *s, struct node *n, struct op *op, const struct msg *ans);
+bool node_counts_on(const struct node *n, uint64_t put_id, uint32_t block); /* a copy that it has, as far as it knows */
+
 /* ---- the network and the master's process ------------------------------------------------------------------- */
 
 #define S_REQUESTS 128u
@@ -291,7 +345,13 @@ struct sim_held {
 struct sim {
 	uint64_t seed, events, event, rng;
 	jmp_buf out;
-	bool verbose, quiet; /* quiet: nothing fails any more */
+	bool resumes; /* the master keeps objects, and owners come back */
+	struct {
+		uint64_t back, done_again, puts_again;
+	} counted;
+	uint64_t acked[SIM_DELETED];
+	uint64_t deleted[SIM_DELETED]; /* versions that somebody was told are deleted, by their last digits */
+	bool verbose, quiet;	       /* quiet: nothing fails any more */
 
 	struct core *core;
 	struct catalogue *cat;

@@ -300,7 +300,7 @@ static void add_name(struct sim *s, uint64_t dir, const char *name, uint64_t id,
 	change(s, dir, name, id);
 }
 
-static void add_loose(struct sim *s, uint32_t node, uint64_t alloc, uint64_t bytes, uint64_t put)
+void model_add_loose(struct sim *s, uint32_t node, uint64_t alloc, uint64_t bytes, uint64_t put)
 {
 	struct m_loose *l = TAKE(s, s->model.loose, M_LOOSE, alloc);
 
@@ -318,7 +318,7 @@ static void free_loose(struct sim *s, uint32_t node, uint64_t alloc, uint64_t pu
 }
 
 /* The version has no name any more. */
-static void unname(struct sim *s, struct m_version *v)
+void model_unname(struct sim *s, struct m_version *v)
 {
 	struct m_name *n = name_of_id(s, v->id);
 
@@ -331,7 +331,7 @@ static void unname(struct sim *s, struct m_version *v)
 		v->id = 0;
 }
 
-static void reap(struct m_version *v)
+void model_reap(struct m_version *v)
 {
 	if (v->orphan && !has_any(v))
 		v->id = 0;
@@ -359,9 +359,8 @@ static void end_ticket(struct sim *s, struct m_ticket *t, bool late)
 	t->id = 0;
 }
 
-static void member_gone(struct sim *s, uint32_t node)
+void model_grants_gone(struct sim *s, uint32_t node)
 {
-	s->model.members[node].live = false;
 	for (unsigned k = 0; k < M_TICKETS; k++)
 		if (s->model.tickets[k].node == node)
 			s->model.tickets[k].id = 0;
@@ -371,21 +370,36 @@ static void member_gone(struct sim *s, uint32_t node)
 			s->model.gets[k].id = 0;
 		}
 	free_loose(s, node, 0, 0);
+}
+
+void model_member_gone(struct sim *s, uint32_t node)
+{
+	struct m_member *m = &s->model.members[node];
+
+	m->live = m->awaited = m->resuming = false;
+	model_grants_gone(s, node);
 	for (unsigned k = 0; k < M_VERSIONS; k++) {
 		struct m_version *v = &s->model.versions[k];
-		bool lost = !v->blocks && v->home == node;
+		bool empty = !v->blocks && v->home == node;
 
 		if (!v->id)
 			continue;
 		v->held[node] = false;
 		memset(v->r[node], 0, sizeof(v->r[node]));
-		for (uint32_t b = 0; b < v->blocks; b++)
-			lost |= !has_block(v, b, 0, false);
-		if (v->orphan)
-			reap(v);
-		else if (lost)
-			unname(s, v);
+		memset(v->said[node], 0, sizeof(v->said[node]));
+		if (v->orphan) {
+			model_reap(v);
+		} else if (empty || (!s->model.recovering && model_is_lost(v))) {
+			model_check_loss(s, v);
+			model_unname(s, v);
+		}
 	}
+	model_settle(s);
+}
+
+bool model_was_acked(const struct sim *s, uint64_t id)
+{
+	return s->acked[id % SIM_DELETED] == id;
 }
 
 void model_tick(struct sim *s)
@@ -406,12 +420,13 @@ void model_tick(struct sim *s)
 	}
 	for (uint32_t n = 1; n <= SIM_NODES; n++)
 		if (s->model.members[n].live && s->now - s->model.members[n].sign >= SIM_DEAD_AFTER)
-			member_gone(s, n);
+			model_member_gone(s, n);
+	model_resume_tick(s);
 	for (unsigned k = 0; k < M_VERSIONS; k++) {
 		struct m_version *v = &s->model.versions[k];
 
 		if (v->id && !v->orphan && v->expires && v->expires <= s->real)
-			unname(s, v);
+			model_unname(s, v);
 	}
 }
 
@@ -424,16 +439,20 @@ void model_restart(struct sim *s, struct core *loaded)
 
 	memset(s->model.names, 0, sizeof(s->model.names));
 	memset(s->model.versions, 0, sizeof(s->model.versions));
+	s->model.recovering = false;
 	for (uint32_t n = 1; n <= SIM_NODES; n++)
-		member_gone(s, n);
+		model_member_gone(s, n);
 	if (core_dump(loaded, &w) < 0)
 		sim_fail(s, "no memory");
 	while ((rec = writes_next(&w, &pos)))
-		if (rec->type == WRITE_DIR && rec->u.inode.id != MSG_ROOT_DIR) {
+		if ((rec->type == WRITE_DIR && rec->u.inode.id != MSG_ROOT_DIR) ||
+		    (rec->type == WRITE_OBJECT && s->resumes)) {
 			memcpy(name, rec->data, rec->len);
 			name[rec->len] = '\0';
-			add_name(s, rec->u.inode.parent, name, rec->u.inode.id, true);
+			add_name(s, rec->u.inode.parent, name, rec->u.inode.id, rec->type == WRITE_DIR);
 		}
+	if (s->resumes)
+		model_load(s, &w);
 	writes_free(&w);
 	for (unsigned k = 0; k < M_STATES; k++) {
 		struct m_state *st = &s->model.states[k];
@@ -458,8 +477,10 @@ static void join(struct sim *s, const struct msg *req, const struct msg *ans)
 {
 	struct m_member *m = &s->model.members[req->node];
 
-	if (!expect(s, ans, m->live ? -EBUSY : 0))
+	if (model_joins_again(s, req, ans) || !expect(s, ans, m->live || m->resuming ? -EBUSY : 0))
 		return;
+	if (m->awaited)
+		model_member_gone(s, req->node);
 	model_new_id(s, ans->u.join.tomb_tag, "tomb_tag");
 	*m = (struct m_member){.live = true,
 			       .ssd = req->u.join.kv_ssd_storage,
@@ -537,7 +558,7 @@ static void delete_op(struct sim *s, const struct msg *req, const struct msg *an
 	if (!expect(s, ans, r))
 		return;
 	check_entry(s, n, ans);
-	unname(s, model_version(s, n->id));
+	model_unname(s, model_version(s, n->id));
 	will_be_told(s, req, req->u.name.dir, req->u.name.name);
 }
 
@@ -593,7 +614,7 @@ static void rename_op(struct sim *s, const struct msg *req, const struct msg *an
 	if (to && to->is_dir)
 		end_dir(s, to);
 	else if (to)
-		unname(s, model_version(s, to->id));
+		model_unname(s, model_version(s, to->id));
 	change(s, from->dir, from->name, 0);
 	will_be_told(s, req, from->dir, from->name);
 	from->dir = req->u.rename.to_dir;
@@ -679,6 +700,37 @@ static void put_start(struct sim *s, const struct msg *req, const struct msg *an
 	}
 }
 
+int model_put_dir(struct sim *s, uint64_t dir)
+{
+	int r = dir_err(s, dir);
+
+	return r ? r : ns_of(s, dir) ? 0 : -EPERM;
+}
+
+bool model_name_taken(struct sim *s, uint64_t dir, const char *name)
+{
+	return model_name(s, dir, name) || reserved_by(s, dir, name);
+}
+
+void model_add_ticket(struct sim *s, const struct msg *req, bool reserve)
+{
+	struct m_ticket *t = TAKE(s, s->model.tickets, M_TICKETS, id);
+
+	t->id = req->u.put.ticket;
+	t->ns = ns_of(s, req->u.put.dir);
+	t->node = req->node;
+	t->sign = s->now;
+	t->persist = req->u.put.persist_to_ssd;
+	for (size_t k = 0; k < req->n_items; k++) {
+		t->g[req->items[k].block].alloc = req->items[k].alloc;
+		t->g[req->items[k].block].bytes = req->items[k].bytes;
+	}
+	if (reserve && (req->u.put.flags & MSG_PUT_EXCL)) {
+		t->excl_dir = req->u.put.dir;
+		strcpy(t->excl, req->u.put.name);
+	}
+}
+
 static void put_extend(struct sim *s, const struct msg *req, const struct msg *ans)
 {
 	struct m_ticket *t = ticket(s, req->u.put.ticket, req->node);
@@ -728,7 +780,7 @@ static void publish(struct sim *s, const struct msg *req, const struct msg *ans,
 	if (ans->u.entry.replaced_id != (old ? old->id : 0))
 		sim_fail(s, "PutDone: tells that it replaced %llu", (unsigned long long)ans->u.entry.replaced_id);
 	if (old)
-		unname(s, model_version(s, old->id));
+		model_unname(s, model_version(s, old->id));
 	add_name(s, req->u.put.dir, req->u.put.name, v->id, false);
 	will_be_told(s, req, req->u.put.dir, req->u.put.name);
 	end_ticket(s, t, false);
@@ -741,6 +793,8 @@ static void put_done(struct sim *s, const struct msg *req, const struct msg *ans
 	struct m_name *old = model_name(s, dir, req->u.put.name);
 	int r = t ? dir_err(s, dir) : -ESTALE;
 
+	if (!t && model_put_was_done(s, req, ans))
+		return;
 	if (!r)
 		r = !ns_of(s, dir) ? -EPERM : ns_of(s, dir) != t->ns ? -EXDEV : old && old->is_dir ? -EISDIR : 0;
 	if (!r && (req->u.put.flags & MSG_PUT_NOREPLACE) && (old ? old->id : 0) != req->u.put.replaces)
@@ -780,7 +834,7 @@ static uint32_t best_source(struct sim *s, const struct m_version *v, uint32_t b
 	if (v->r[node][b].alloc)
 		return MSG_SOURCE_MEM_LOCAL;
 	for (uint32_t n = 1; n <= SIM_NODES; n++) {
-		if (n == node || (!failed && is_failed(s, v, b, node, n)))
+		if (n == node || !s->model.members[n].live || (!failed && is_failed(s, v, b, node, n)))
 			continue;
 		mem |= v->r[n][b].alloc != 0;
 		ssd |= v->r[n][b].ssd;
@@ -844,7 +898,7 @@ static void get_start(struct sim *s, const struct msg *req, const struct msg *an
 		r = -EINVAL;
 	source = r ? MSG_SOURCE_NONE : best_source(s, v, b, req->node, false);
 	if (!r && source == MSG_SOURCE_NONE)
-		r = -ENOENT;
+		r = s->model.recovering ? -EAGAIN : -ENOENT;
 	if (!r && source != MSG_SOURCE_MEM_LOCAL && pages(len_of(v, b)) > room(s, req->node))
 		r = -ENOSPC;
 	if (!expect(s, ans, r)) {
@@ -886,7 +940,7 @@ static void get_done(struct sim *s, const struct msg *req, const struct msg *ans
 	if (promoted)
 		v->r[g->node][g->block].alloc = g->alloc;
 	else
-		add_loose(s, g->node, g->alloc, g->bytes, g->put);
+		model_add_loose(s, g->node, g->alloc, g->bytes, g->put);
 	g->id = 0;
 }
 
@@ -896,10 +950,12 @@ static bool after_loss(struct sim *s, struct m_version *v, uint32_t b)
 	if (has_block(v, b, 0, false))
 		return false;
 	if (v->orphan) {
-		reap(v);
+		model_reap(v);
 		return false;
 	}
-	unname(s, v);
+	if (s->model.recovering)
+		return false;
+	model_unname(s, v);
 	return true;
 }
 
@@ -957,7 +1013,7 @@ static void ssd_evict(struct sim *s, const struct msg_item *it, const struct msg
 	if (there) {
 		v->r[ans->node][it->block].ssd = false;
 		if (!orphan)
-			gone = !has_block(v, it->block, 0, false);
+			gone = !s->model.recovering && !has_block(v, it->block, 0, false);
 	}
 	expect_item(s, ans, k, there ? 0 : -ENOENT, gone || (there && orphan && !has_any(v)));
 	if (there)
@@ -1012,9 +1068,9 @@ static void mem_evict(struct sim *s, const struct msg_item *it, const struct msg
 		expect_item(s, ans, k, -EBUSY, false);
 		return;
 	}
-	add_loose(s, n, v->r[n][b].alloc, pages(len_of(v, b)), v->id);
+	model_add_loose(s, n, v->r[n][b].alloc, pages(len_of(v, b)), v->id);
 	v->r[n][b].alloc = 0;
-	gone = v->orphan ? !has_any(v) : last;
+	gone = v->orphan ? !has_any(v) : last && !s->model.recovering;
 	expect_item(s, ans, k, 0, gone);
 	after_loss(s, v, b);
 }
@@ -1030,7 +1086,7 @@ static void delete_ack(struct sim *s, const struct msg_item *it, const struct ms
 	if (!v)
 		return;
 	memset(v->r[ans->node], 0, sizeof(v->r[ans->node]));
-	reap(v);
+	model_reap(v);
 }
 
 static void items(struct sim *s, const struct msg *req, const struct msg *ans)
@@ -1077,7 +1133,17 @@ void model_follow(struct sim *s, const struct msg *req, const struct msg *ans)
 		join(s, req, ans);
 		return;
 	}
-	if (!m->live || m->tag != req->tomb_tag) {
+	if (m->awaited && m->tag == req->tomb_tag && req->type != MSG_LEAVE) {
+		if (!m->resuming ||
+		    (req->type != MSG_HEARTBEAT && req->type != MSG_INVENTORY && req->type != MSG_PUT_RESUME)) {
+			expect(s, ans, -EUNATCH);
+			return;
+		}
+	} else if (m->awaited && m->tag == req->tomb_tag) {
+		expect(s, ans, 0);
+		model_member_gone(s, req->node);
+		return;
+	} else if (!m->live || m->tag != req->tomb_tag) {
 		/* One that has left may hear so again; after a restart the master may not know. */
 		if (req->type != MSG_LEAVE || ans->status)
 			expect(s, ans, -ESTALE);
@@ -1090,7 +1156,7 @@ void model_follow(struct sim *s, const struct msg *req, const struct msg *ans)
 		break;
 	case MSG_LEAVE:
 		expect(s, ans, 0);
-		member_gone(s, req->node);
+		model_member_gone(s, req->node);
 		break;
 	case MSG_LOOKUP:
 		lookup(s, req, ans);
@@ -1121,6 +1187,12 @@ void model_follow(struct sim *s, const struct msg *req, const struct msg *ans)
 		break;
 	case MSG_PUT_EXTEND:
 		put_extend(s, req, ans);
+		break;
+	case MSG_INVENTORY:
+		model_inventory(s, req, ans);
+		break;
+	case MSG_PUT_RESUME:
+		model_put_resume(s, req, ans);
 		break;
 	case MSG_PUT_DONE:
 		put_done(s, req, ans);
@@ -1254,7 +1326,8 @@ void model_compare(struct sim *s)
 			sim_fail(s, "ledger of node %u: %llu used, %llu reserved; the model has %llu and %llu", n,
 				 (unsigned long long)l.used, (unsigned long long)l.reserved,
 				 (unsigned long long)model_used(s, n), (unsigned long long)model_reserved(s, n));
-		if (s->model.members[n].live && l.used + l.reserved > SIM_CAPACITY)
+		/* An owner may have come back with what an earlier master did not charge any more. */
+		if (s->model.members[n].live && !s->model.members[n].page && l.used + l.reserved > SIM_CAPACITY)
 			sim_fail(s, "ledger of node %u is above its capacity", n);
 	}
 }

@@ -125,7 +125,7 @@ static void forget_version(struct node *n, uint64_t id)
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
-static struct op *op_begin(struct node *n, enum op_kind kind)
+struct op *node_op_begin(struct node *n, enum op_kind kind)
 {
 	for (unsigned k = 0; k < N_OPS; k++)
 		if (!n->ops[k].kind) {
@@ -135,7 +135,7 @@ static struct op *op_begin(struct node *n, enum op_kind kind)
 	return NULL;
 }
 
-static void op_end(struct op *op)
+void node_op_end(struct op *op)
 {
 	msg_free(op->req);
 	memset(op, 0, sizeof(*op));
@@ -149,13 +149,13 @@ static struct op *op_find(struct node *n, enum op_kind kind)
 	return NULL;
 }
 
-static void post(struct sim *s, struct op *op)
+void node_post(struct sim *s, struct op *op)
 {
 	op->sent_ns = s->now;
 	sim_send(s, sim_copy(op->req));
 }
 
-static struct msg *request(struct sim *s, struct node *n, struct op *op, enum msg_type type, size_t n_items)
+struct msg *node_request(struct sim *s, struct node *n, struct op *op, enum msg_type type, size_t n_items)
 {
 	struct msg *m = msg_new(type);
 
@@ -189,14 +189,14 @@ void node_reset(struct sim *s, struct node *n)
 
 static void begin_join(struct sim *s, struct node *n)
 {
-	struct op *op = op_begin(n, OP_JOIN);
-	struct msg *m = request(s, n, op, MSG_JOIN, 0);
+	struct op *op = node_op_begin(n, OP_JOIN);
+	struct msg *m = node_request(s, n, op, MSG_JOIN, 0);
 
 	m->u.join.capacity = SIM_CAPACITY;
 	m->u.join.kv_ssd_storage = n->ssd;
 	snprintf(m->u.join.instance_key, sizeof(m->u.join.instance_key), "node%u", n->number);
 	snprintf(m->u.join.address, sizeof(m->u.join.address), "node%u:7000", n->number);
-	post(s, op);
+	node_post(s, op);
 }
 
 /* ---- put --------------------------------------------------------------------------------------------------- */
@@ -241,7 +241,7 @@ static void some_name(struct sim *s, uint64_t dir, char name[16])
 
 static void begin_put(struct sim *s, struct node *n)
 {
-	struct op *op = op_begin(n, OP_PUT);
+	struct op *op = node_op_begin(n, OP_PUT);
 	struct msg *m;
 
 	if (!op)
@@ -252,13 +252,13 @@ static void begin_put(struct sim *s, struct node *n)
 	op->flags = sim_chance(s, 20) ? MSG_PUT_EXCL : 0;
 	for (unsigned b = 0; b < SIM_BLOCKS; b++)
 		op->spill[b] = n->ssd && sim_chance(s, 15);
-	m = request(s, n, op, MSG_PUT_START, 0);
+	m = node_request(s, n, op, MSG_PUT_START, 0);
 	m->u.put.dir = op->dir;
 	m->u.put.flags = op->flags;
 	m->u.put.bytes = sim_rnd(s, SIM_BLOCK * 2);
 	strcpy(m->u.put.name, op->name);
 	op->sign_ns = s->now;
-	post(s, op);
+	node_post(s, op);
 }
 
 static void put_grant(struct sim *s, struct node *n, struct op *op, uint32_t b, const struct msg_item *it)
@@ -292,13 +292,13 @@ static void put_drop_files(struct node *n, struct op *op)
 
 static void put_extend(struct sim *s, struct node *n, struct op *op, uint32_t b, uint64_t bytes)
 {
-	struct msg *m = request(s, n, op, MSG_PUT_EXTEND, 1);
+	struct msg *m = node_request(s, n, op, MSG_PUT_EXTEND, 1);
 
 	m->u.put.ticket = op->ticket;
 	m->items[0].block = b;
 	m->items[0].bytes = bytes;
 	op->block = b;
-	post(s, op);
+	node_post(s, op);
 }
 
 static void put_revoke(struct sim *s, struct node *n, struct op *op)
@@ -306,9 +306,9 @@ static void put_revoke(struct sim *s, struct node *n, struct op *op)
 	struct msg *m;
 
 	put_drop_files(n, op);
-	m = request(s, n, op, MSG_PUT_REVOKE, 0);
+	m = node_request(s, n, op, MSG_PUT_REVOKE, 0);
 	m->u.put.ticket = op->ticket;
-	post(s, op);
+	node_post(s, op);
 }
 
 /* Grows block by block; what is to be spilled is, and its grant given back. True: something was sent. */
@@ -344,7 +344,7 @@ static bool put_prepare(struct sim *s, struct node *n, struct op *op)
 static void put_done(struct sim *s, struct node *n, struct op *op)
 {
 	uint32_t blocks = put_blocks(op);
-	struct msg *m = request(s, n, op, MSG_PUT_DONE, blocks);
+	struct msg *m = node_request(s, n, op, MSG_PUT_DONE, blocks);
 	struct n_cached *e;
 
 	m->u.put.ticket = op->ticket;
@@ -374,7 +374,7 @@ static void put_done(struct sim *s, struct node *n, struct op *op)
 							.flags = (mem ? MSG_ITEM_MEM : 0) |
 								 (ring_find(n, op->ticket, b) ? MSG_ITEM_SSD : 0)};
 	}
-	post(s, op);
+	node_post(s, op);
 }
 
 static void put_published(struct sim *s, struct node *n, struct op *op, const struct msg *ans)
@@ -384,6 +384,7 @@ static void put_published(struct sim *s, struct node *n, struct op *op, const st
 
 	if (v)
 		v->acked = true;
+	s->acked[id % SIM_DELETED] = id;
 	for (unsigned k = 0; k < N_FILES; k++)
 		if (n->files[k].state == FILE_PRIVATE && n->files[k].owner == op->ticket) {
 			n->files[k].state = FILE_REPLICA;
@@ -416,12 +417,12 @@ static void put_answer(struct sim *s, struct node *n, struct op *op, const struc
 	if (op->step == 9 || ans->status == -ESTALE) {
 		/* Over, by us or by its deadline. */
 		put_drop_files(n, op);
-		op_end(op);
+		node_op_end(op);
 		return;
 	}
 	if (ans->type == MSG_PUT_START) {
 		if (ans->status) {
-			op_end(op);
+			node_op_end(op);
 			return;
 		}
 		op->ticket = ans->u.put.ticket;
@@ -434,7 +435,7 @@ static void put_answer(struct sim *s, struct node *n, struct op *op, const struc
 		put_grant(s, n, op, op->block, &ans->items[0]);
 	} else {
 		put_published(s, n, op, ans);
-		op_end(op);
+		node_op_end(op);
 	}
 }
 
@@ -442,7 +443,7 @@ static void put_answer(struct sim *s, struct node *n, struct op *op, const struc
 static void put_renew(struct sim *s, struct node *n, struct op *op)
 {
 	struct op one = {0};
-	struct msg *m = request(s, n, &one, MSG_PUT_RENEW, 0);
+	struct msg *m = node_request(s, n, &one, MSG_PUT_RENEW, 0);
 
 	m->u.put.ticket = op->ticket;
 	op->sign_ns = s->now;
@@ -506,15 +507,15 @@ static void begin_get(struct sim *s, struct node *n)
 	for (unsigned k = 0; k < N_FILES; k++)
 		if (n->files[k].state && n->files[k].owner == id && n->files[k].block == block)
 			return;
-	op = op_begin(n, OP_GET);
+	op = node_op_begin(n, OP_GET);
 	if (!op)
 		return;
 	op->put_id = id;
 	op->block = block;
-	m = request(s, n, op, MSG_GET_START, 0);
+	m = node_request(s, n, op, MSG_GET_START, 0);
 	m->u.get.put_id = id;
 	m->u.get.block = block;
-	post(s, op);
+	node_post(s, op);
 }
 
 static bool source_lost(struct sim *s, struct node *n, const struct op *op)
@@ -538,7 +539,7 @@ static void get_go_on(struct sim *s, struct node *n, struct op *op)
 		file_unlink(file_of_alloc(n, op->alloc));
 		op->alloc = 0;
 	}
-	m = request(s, n, op, give_up ? MSG_GET_REVOKE : MSG_GET_DONE, 0);
+	m = node_request(s, n, op, give_up ? MSG_GET_REVOKE : MSG_GET_DONE, 0);
 	m->u.get.get_id = op->get_id;
 	m->u.get.put_id = op->put_id;
 	m->u.get.block = op->block;
@@ -554,7 +555,7 @@ static void get_go_on(struct sim *s, struct node *n, struct op *op)
 		if (m->u.get.drop_ssd_source)
 			memset(e, 0, sizeof(*e));
 	}
-	post(s, op);
+	node_post(s, op);
 }
 
 static void get_answer(struct sim *s, struct node *n, struct op *op, const struct msg *ans)
@@ -583,7 +584,7 @@ static void get_answer(struct sim *s, struct node *n, struct op *op, const struc
 		else
 			f->state = ans->u.get.promoted ? FILE_REPLICA : FILE_TEMP;
 	}
-	op_end(op);
+	node_op_end(op);
 }
 
 /* ---- replicas ---------------------------------------------------------------------------------------------- */
@@ -598,10 +599,10 @@ static void begin_evict(struct sim *s, struct node *n)
 	for (unsigned k = (unsigned)sim_rnd(s, N_FILES), left = N_FILES; left-- && count < want; k = (k + 1) % N_FILES)
 		if (n->files[k].state == FILE_REPLICA && !being_dropped(n, n->files[k].owner))
 			victims[count++] = &n->files[k];
-	op = count ? op_begin(n, OP_EVICT) : NULL;
+	op = count ? node_op_begin(n, OP_EVICT) : NULL;
 	if (!op)
 		return;
-	m = request(s, n, op, MSG_MEM_EVICT, count);
+	m = node_request(s, n, op, MSG_MEM_EVICT, count);
 	for (unsigned k = 0; k < count; k++) {
 		victims[k]->state = FILE_EVICTING;
 		m->items[k] = (struct msg_item){.put_id = victims[k]->owner,
@@ -611,7 +612,7 @@ static void begin_evict(struct sim *s, struct node *n)
 							 : sim_chance(s, 20) ? MSG_ITEM_FORCE
 									     : 0};
 	}
-	post(s, op);
+	node_post(s, op);
 }
 
 static void evict_answer(struct node *n, struct op *op, const struct msg *ans)
@@ -619,12 +620,13 @@ static void evict_answer(struct node *n, struct op *op, const struct msg *ans)
 	for (size_t k = 0; k < ans->n_items; k++) {
 		struct n_file *f = file_of_alloc(n, op->req->items[k].alloc);
 
-		if (f)
+		/* One that was refused in an inventory meanwhile stays what it became there. */
+		if (f && f->state == FILE_EVICTING)
 			f->state = ans->items[k].status ? FILE_REPLICA : FILE_TEMP;
 		if (ans->items[k].flags & MSG_ITEM_GONE)
 			forget_version(n, ans->items[k].put_id);
 	}
-	op_end(op);
+	node_op_end(op);
 }
 
 static void begin_freed(struct sim *s, struct node *n)
@@ -636,13 +638,13 @@ static void begin_freed(struct sim *s, struct node *n)
 	for (unsigned k = 0; k < N_FILES; k++)
 		if (n->files[k].state == FILE_TEMP)
 			f = &n->files[k];
-	op = f ? op_begin(n, OP_FREED) : NULL;
+	op = f ? node_op_begin(n, OP_FREED) : NULL;
 	if (!op)
 		return;
-	m = request(s, n, op, MSG_ALLOC_FREED, 1);
+	m = node_request(s, n, op, MSG_ALLOC_FREED, 1);
 	m->items[0].alloc = f->alloc;
 	file_unlink(f);
-	post(s, op);
+	node_post(s, op);
 }
 
 static void persist_notice(struct sim *s, struct node *n, const struct msg *m)
@@ -656,10 +658,10 @@ static void persist_notice(struct sim *s, struct node *n, const struct msg *m)
 			continue;
 		if (f->block != it->block || ring_find(n, f->owner, f->block))
 			sim_fail(s, "SsdReplicaPersist: block %u of %llu", it->block, (unsigned long long)it->put_id);
-		op = op_begin(n, OP_PERSIST);
+		op = node_op_begin(n, OP_PERSIST);
 		if (!op || !ring_add(n, f->owner, f->storage, f->block)) {
 			if (op)
-				op_end(op);
+				node_op_end(op);
 			continue;
 		}
 		op->put_id = f->owner;
@@ -669,22 +671,22 @@ static void persist_notice(struct sim *s, struct node *n, const struct msg *m)
 
 static void persist_go_on(struct sim *s, struct node *n, struct op *op)
 {
-	struct msg *m = request(s, n, op, MSG_SSD_COMMIT, 1);
+	struct msg *m = node_request(s, n, op, MSG_SSD_COMMIT, 1);
 
 	m->items[0].put_id = op->put_id;
 	m->items[0].block = op->block;
-	post(s, op);
+	node_post(s, op);
 }
 
 static void persist_answer(struct node *n, struct op *op, const struct msg *ans)
 {
 	struct n_ssd *e = ring_find(n, op->put_id, op->block);
 
-	if (e && ans->items[0].status)
+	if (e && ans->items[0].status && !e->committed)
 		memset(e, 0, sizeof(*e));
 	else if (e)
 		e->committed = true;
-	op_end(op);
+	node_op_end(op);
 }
 
 static void begin_ring(struct sim *s, struct node *n)
@@ -696,16 +698,16 @@ static void begin_ring(struct sim *s, struct node *n)
 	for (unsigned k = 0; k < N_SSD; k++)
 		if (n->ring[k].committed && !busy_with(n, n->ring[k].owner) && !being_dropped(n, n->ring[k].owner))
 			e = &n->ring[k];
-	op = e ? op_begin(n, OP_RING) : NULL;
+	op = e ? node_op_begin(n, OP_RING) : NULL;
 	if (!op)
 		return;
 	op->put_id = e->owner;
 	op->block = e->block;
 	memset(e, 0, sizeof(*e));
-	m = request(s, n, op, MSG_SSD_EVICT, 1);
+	m = node_request(s, n, op, MSG_SSD_EVICT, 1);
 	m->items[0].put_id = op->put_id;
 	m->items[0].block = op->block;
-	post(s, op);
+	node_post(s, op);
 }
 
 static void drop_notice(struct sim *s, struct node *n, const struct msg *m)
@@ -755,7 +757,7 @@ static bool begin_ack(struct sim *s, struct node *n)
 
 		if (!id || n->drops[k].at_ns > s->now || busy_with(n, id) || (unknown_version(n, id) && publishing(n)))
 			continue;
-		op = op_begin(n, OP_ACK);
+		op = node_op_begin(n, OP_ACK);
 		if (!op)
 			return false;
 		op->put_id = id;
@@ -766,9 +768,9 @@ static bool begin_ack(struct sim *s, struct node *n)
 			if (n->ring[e].owner == id)
 				memset(&n->ring[e], 0, sizeof(n->ring[e]));
 		n->drops[k].put_id = 0;
-		m = request(s, n, op, MSG_DELETE_ACK, 1);
+		m = node_request(s, n, op, MSG_DELETE_ACK, 1);
 		m->items[0].put_id = id;
-		post(s, op);
+		node_post(s, op);
 		return true;
 	}
 	return false;
@@ -785,13 +787,13 @@ static void begin_hold(struct sim *s, struct node *n)
 
 	if (!id || being_dropped(n, id) || busy_with(n, id))
 		return;
-	op = op_begin(n, OP_HOLD);
+	op = node_op_begin(n, OP_HOLD);
 	if (!op)
 		return;
 	op->put_id = id;
-	m = request(s, n, op, MSG_HOLD, 1);
+	m = node_request(s, n, op, MSG_HOLD, 1);
 	m->items[0].put_id = id;
-	post(s, op);
+	node_post(s, op);
 }
 
 static void hold_go_on(struct sim *s, struct node *n, struct op *op)
@@ -800,16 +802,16 @@ static void hold_go_on(struct sim *s, struct node *n, struct op *op)
 
 	if (!s->quiet && sim_chance(s, 80))
 		return;
-	m = request(s, n, op, MSG_RELEASE, 1);
+	m = node_request(s, n, op, MSG_RELEASE, 1);
 	m->items[0].put_id = op->put_id;
 	op->step = 2;
-	post(s, op);
+	node_post(s, op);
 }
 
 static void hold_answer(struct op *op, const struct msg *ans)
 {
 	if (op->step == 2 || ans->items[0].status) {
-		op_end(op);
+		node_op_end(op);
 		return;
 	}
 	msg_free(op->req);
@@ -825,7 +827,7 @@ static void begin_name(struct sim *s, struct node *n)
 					      MSG_MKDIR,  MSG_RMDIR,   MSG_DELETE, MSG_DELETE, MSG_RENAME,
 					      MSG_RENAME, MSG_SETATTR, MSG_READDIR};
 	enum msg_type type = types[sim_rnd(s, sizeof(types) / sizeof(types[0]))];
-	struct op *op = op_begin(n, OP_NAME);
+	struct op *op = node_op_begin(n, OP_NAME);
 	uint64_t dir = some_dir(s);
 	struct msg *m;
 	unsigned seen = 0;
@@ -833,10 +835,10 @@ static void begin_name(struct sim *s, struct node *n)
 	if (!op)
 		return;
 	if (type == MSG_MKDIR && dir != MSG_ROOT_DIR && sim_chance(s, 80)) {
-		op_end(op);
+		node_op_end(op);
 		return;
 	}
-	m = request(s, n, op, type, 0);
+	m = node_request(s, n, op, type, 0);
 	if (type == MSG_RENAME) {
 		m->u.rename.from_dir = dir;
 		some_name(s, dir, m->u.rename.from);
@@ -864,12 +866,12 @@ static void begin_name(struct sim *s, struct node *n)
 			m->u.name.dir = s->model.names[k].dir;
 			strcpy(m->u.name.name, s->model.names[k].name);
 		}
-	post(s, op);
+	node_post(s, op);
 }
 
 bool node_name_op(struct sim *s, struct node *n, struct msg *m)
 {
-	struct op *op = op_begin(n, OP_NAME);
+	struct op *op = node_op_begin(n, OP_NAME);
 
 	if (!op)
 		return false;
@@ -877,7 +879,7 @@ bool node_name_op(struct sim *s, struct node *n, struct msg *m)
 	m->tomb_tag = n->tag;
 	m->req_id = ++s->req_id;
 	op->req = m;
-	post(s, op);
+	node_post(s, op);
 	return true;
 }
 
@@ -898,12 +900,14 @@ static void name_answer(struct sim *s, struct node *n, struct op *op, const stru
 		lease_grant(s, n, req->u.name.dir, req->u.name.name, ans->u.entry.a.id, ans->u.entry.lease);
 	if (!ans->status && (ans->type == MSG_DELETE || ans->type == MSG_RMDIR))
 		lease_end(s, n, req->u.name.dir, req->u.name.name, ans->u.entry.lease);
+	if (!ans->status && ans->type == MSG_DELETE)
+		s->deleted[ans->u.entry.replaced_id % SIM_DELETED] = ans->u.entry.replaced_id;
 	if (!ans->status && ans->type == MSG_RENAME)
 		rename_answer(s, n, req, ans);
 	if (!ans->status && ans->type == MSG_MKDIR &&
 	    s->n_acked_dirs < sizeof(s->acked_dirs) / sizeof(s->acked_dirs[0]))
 		s->acked_dirs[s->n_acked_dirs++] = ans->u.entry.a.id;
-	op_end(op);
+	node_op_end(op);
 }
 
 /* ---- what comes from the master ---------------------------------------------------------------------------- */
@@ -925,7 +929,7 @@ static void revoke_notice(struct sim *s, struct node *n, const struct msg *m)
 		sim_fail(s, "NameRevoke: asks for no acknowledgement");
 	if (!n->joined)
 		return;
-	ack = request(s, n, &one, MSG_REVOKE_ACK, 0);
+	ack = node_request(s, n, &one, MSG_REVOKE_ACK, 0);
 	ack->u.revoke.seq = m->u.revoke.seq;
 	sim_send(s, ack);
 }
@@ -951,6 +955,14 @@ static void answer(struct sim *s, struct node *n, struct op *op, const struct ms
 {
 	struct msg *req = op->req;
 
+	if (m->status == -EUNATCH) {
+		node_awaited(s, n, op);
+		return;
+	}
+	if (op->kind == OP_RESUME && m->status != -ESTALE) {
+		node_resume_answer(s, n, op, m);
+		return;
+	}
 	/* A node asks by a heartbeat whether it is the ticket that is over, or itself. */
 	if (m->status == -ESTALE && op->kind != OP_JOIN && incarnation_over(s, n)) {
 		sim_log(s, "node %u learns that it is over", n->number);
@@ -962,7 +974,7 @@ static void answer(struct sim *s, struct node *n, struct op *op, const struct ms
 		n->joined = !m->status;
 		n->tag = m->status ? 0 : m->u.join.tomb_tag;
 		n->beat_ns = s->now;
-		op_end(op);
+		node_op_end(op);
 		return;
 	case OP_PUT:
 		op->req = NULL;
@@ -983,7 +995,7 @@ static void answer(struct sim *s, struct node *n, struct op *op, const struct ms
 	case OP_RING:
 		if (m->items[0].flags & MSG_ITEM_GONE)
 			forget_version(n, op->put_id);
-		op_end(op);
+		node_op_end(op);
 		return;
 	case OP_NAME:
 		name_answer(s, n, op, m);
@@ -995,13 +1007,13 @@ static void answer(struct sim *s, struct node *n, struct op *op, const struct ms
 		/* From when it was sent first: whichever of them was answered, it was no earlier. */
 		if (!m->status && m->u.heartbeat.lease_ns && op->began_ns + m->u.heartbeat.lease_ns > n->lease_until)
 			n->lease_until = op->began_ns + m->u.heartbeat.lease_ns;
-		op_end(op);
+		node_op_end(op);
 		return;
 	case OP_HOLD:
 		hold_answer(op, m);
 		return;
 	default:
-		op_end(op);
+		node_op_end(op);
 		return;
 	}
 }
@@ -1028,7 +1040,7 @@ static void op_go_on(struct sim *s, struct node *n, struct op *op)
 	if (op->req) {
 		if (s->now - op->sent_ns > RESEND_NS) {
 			sim_log(s, "node %u sends %s again", n->number, msg_type_name(op->req->type));
-			post(s, op);
+			node_post(s, op);
 		}
 		return;
 	}
@@ -1040,6 +1052,8 @@ static void op_go_on(struct sim *s, struct node *n, struct op *op)
 		persist_go_on(s, n, op);
 	else if (op->kind == OP_HOLD)
 		hold_go_on(s, n, op);
+	else if (op->kind == OP_RESUME)
+		node_resume_go_on(s, n, op);
 }
 
 static void keep_alive(struct sim *s, struct node *n)
@@ -1053,24 +1067,24 @@ static void keep_alive(struct sim *s, struct node *n)
 			put_renew(s, n, &n->ops[k]);
 	if (s->now - n->beat_ns < BEAT_NS || op_find(n, OP_BEAT))
 		return;
-	op = op_begin(n, OP_BEAT);
+	op = node_op_begin(n, OP_BEAT);
 	if (!op)
 		return;
 	n->beat_ns = s->now;
-	m = request(s, n, op, MSG_HEARTBEAT, 0);
+	m = node_request(s, n, op, MSG_HEARTBEAT, 0);
 	m->u.heartbeat.capacity = SIM_CAPACITY;
 	m->u.heartbeat.zombie = !s->quiet && sim_chance(s, 20) ? sim_rnd(s, SIM_CAPACITY / 2) : 0;
-	post(s, op);
+	node_post(s, op);
 }
 
 static void begin_leave(struct sim *s, struct node *n)
 {
-	struct op *op = op_begin(n, OP_LEAVE);
+	struct op *op = node_op_begin(n, OP_LEAVE);
 
 	if (!op)
 		return;
-	request(s, n, op, MSG_LEAVE, 0);
-	post(s, op);
+	node_request(s, n, op, MSG_LEAVE, 0);
+	node_post(s, op);
 }
 
 static bool go_on_with_one(struct sim *s, struct node *n)
