@@ -43,6 +43,8 @@ static void sleep_ms(unsigned ms)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
+	bool awaits;	  /* was started again, and refuses all but a resume until that is done */
+	size_t n_refused; /* so */
 	bool hold;	  /* keep requests, do not answer */
 	unsigned cut;	  /* so many requests end their connection instead of being answered */
 	size_t n, n_seen; /* held; ever come */
@@ -72,11 +74,23 @@ static void answer(uint64_t conn, struct msg *m)
 	msg_free(m);
 }
 
+/* Call with lock held. */
+static void refuse_awaited(struct msg *m)
+{
+	if (m->type == MSG_INVENTORY && m->u.inventory.end)
+		at_server.awaits = false;
+	if (!at_server.awaits || m->type == MSG_JOIN || m->type == MSG_INVENTORY)
+		return;
+	m->status = -EUNATCH;
+	at_server.n_refused++;
+}
+
 static void take_request(void *arg, uint64_t conn, struct msg *m, uint64_t deadline_ns)
 {
 	bool hold, cut;
 
 	pthread_mutex_lock(&lock);
+	refuse_awaited(m);
 	hold = at_server.hold;
 	cut = !hold && at_server.cut && at_server.cut--;
 	at_server.deadline_ns = deadline_ns;
@@ -308,6 +322,85 @@ START_TEST(answers_in_any_order)
 		ck_assert_uint_eq(w[k].id, k + 2);
 		ck_assert_uint_eq(w[k].req_id, (k + 1) * 3);
 	}
+}
+END_TEST
+
+static size_t refused(void)
+{
+	size_t n;
+
+	pthread_mutex_lock(&lock);
+	n = at_server.n_refused;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+static void count_unattached(void *arg)
+{
+	atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+static struct msg *resume_msg(enum msg_type type, bool end)
+{
+	struct msg *m = msg_new(type);
+
+	if (type == MSG_JOIN) {
+		m->u.join.tomb_tag = 7;
+		strcpy(m->u.join.instance_key, "n");
+	} else {
+		m->u.inventory.end = end;
+	}
+	return m;
+}
+
+/* A master that was started again refuses: the node is told once, and what it calls waits for the end of its resume. */
+START_TEST(a_master_that_waits_for_the_node)
+{
+	static struct waiter w[20];
+	struct waiter beat;
+	atomic_uint told = 0;
+	size_t n;
+
+	client_cfg.unattached = count_unattached;
+	client_cfg.arg = &told;
+	at_server.awaits = true;
+	start_both();
+	for (size_t k = 0; k < 10; k++)
+		begin(&w[k], k % 2 ? change() : lookup(k + 1));
+	WAIT_FOR(refused());
+	WAIT_FOR(atomic_load(&told) == 1);
+	sleep_ms(50);
+	n = refused();
+	for (size_t k = 10; k < 20; k++)
+		begin(&w[k], k % 2 ? change() : lookup(k + 1));
+	/* a heartbeat goes out, and its answer is the caller's */
+	begin(&beat, msg_new(MSG_HEARTBEAT));
+	wait_end(&beat);
+	ck_assert_int_eq(beat.status, -EUNATCH);
+	ck_assert_int_eq(ask(resume_msg(MSG_JOIN, false)), 0);
+	ck_assert_int_eq(ask(resume_msg(MSG_INVENTORY, false)), 0);
+	sleep_ms(100);
+	ck_assert_uint_eq(refused(), n + 1);
+	ck_assert_uint_eq(atomic_load(&told), 1);
+	for (size_t k = 0; k < 20; k++)
+		ck_assert_uint_eq(atomic_load(&w[k].told), 0);
+	ck_assert_int_eq(ask(resume_msg(MSG_INVENTORY, true)), 0);
+	for (size_t k = 0; k < 20; k++) {
+		wait_end(&w[k]);
+		ck_assert_int_eq(w[k].status, 0);
+	}
+	/* the last twenty came in the order of their calls, with the numbers they had */
+	pthread_mutex_lock(&lock);
+	for (size_t k = at_server.n_seen - 19; k < at_server.n_seen; k++)
+		ck_assert_uint_gt(at_server.seen[k], at_server.seen[k - 1]);
+	at_server.awaits = true;
+	pthread_mutex_unlock(&lock);
+	/* another time */
+	begin(&w[0], change());
+	WAIT_FOR(atomic_load(&told) == 2);
+	ck_assert_int_eq(ask(resume_msg(MSG_INVENTORY, true)), 0);
+	wait_end(&w[0]);
+	ck_assert_int_eq(w[0].status, 0);
 }
 END_TEST
 
@@ -1007,6 +1100,7 @@ int main(void)
 	tcase_add_unchecked_fixture(tc, temp_dir_make, temp_dir_remove);
 	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_test(tc, answers_in_any_order);
+	tcase_add_test(tc, a_master_that_waits_for_the_node);
 	tcase_add_test(tc, window);
 	tcase_add_test(tc, what_goes_first);
 	tcase_add_test(tc, long_messages);
