@@ -83,7 +83,8 @@ void auth_client(struct auth *a, const struct auth_key *key, enum auth_purpose p
  */
 int auth_take(struct auth *a, const uint8_t *bytes, size_t len, size_t *ret_used, struct buf *out);
 
-/* Bytes that the message which is awaited still lacks. A side that reads no more than that reads none of what follows. */
+/* Bytes that the message which is awaited still lacks. A side that reads no more than that reads none of what follows.
+ */
 size_t auth_lacks(const struct auth *a);
 
 /* Forgets the key. */

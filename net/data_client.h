@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The requester's side of transfers between nodes: pulls a block's bytes from a node that has them, over TCP, right
- * into the caller's memory. Wire: net/data_wire.h; the other side: net/data_server.h. It knows nothing of what the bytes
- * are, nor of the master, whose plan (net/plan.h) it shows the source.
+ * into the caller's memory. Wire: net/data_wire.h; the other side: net/data_server.h. It knows nothing of what the
+ * bytes are, nor of the master, whose plan (net/plan.h) it shows the source.
  *
  * A pull runs on its caller's thread, which waits; any number of threads may. Each pull has a connection to itself,
  * kept for the next one when it went well. A connection that the source has closed in the meantime is no failure: the
@@ -68,9 +68,9 @@ struct data_client *data_client_free(struct data_client *c);
  *
  * Else buf's contents are undefined, and: -EINVAL: that is no plan, or no address; -ECONNREFUSED, -EHOSTUNREACH,
  * -ENETUNREACH: nobody there; -ETIMEDOUT: nothing came for too long, or too little; -ECONNRESET: it went away; -EACCES:
- * one side's key or the plan is another cluster's; -ENOENT: the source has no such block; -ESTALE: the plan has expired,
- * or is for another incarnation of the source; -EBADMSG: the bytes are damaged; -EPROTO: that does not speak as a
- * source does; -ESHUTDOWN; another one: what failed at the source, or here (-ENOMEM, -EMFILE).
+ * one side's key or the plan is another cluster's; -ENOENT: the source has no such block; -ESTALE: the plan has
+ * expired, or is for another incarnation of the source; -EBADMSG: the bytes are damaged; -EPROTO: that does not speak
+ * as a source does; -ESHUTDOWN; another one: what failed at the source, or here (-ENOMEM, -EMFILE).
  */
 int data_pull(struct data_client *c, const char *address, const struct plan *p, void *buf, uint64_t *ret_sum,
 	      struct data_timing *timing);

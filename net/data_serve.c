@@ -179,8 +179,8 @@ int data_serve(struct data_desk *d, struct sock *s, const struct plan *p)
 	if (status) {
 		s->silence_ms = d->cfg.silence_ms;
 		s->deadline_ns = sock_deadline(d->cfg.silence_ms, 0, 1);
-		return send_part(
-		    s, &(struct data_part){.kind = DATA_BEGIN, .status = status, .get_id = p->get_id}, false);
+		return send_part(s, &(struct data_part){.kind = DATA_BEGIN, .status = status, .get_id = p->get_id},
+				 false);
 	}
 	r = send_source(d, s, p, &src, &status);
 	d->cfg.close(d->cfg.arg, &src, r < 0 ? r : status);

@@ -420,7 +420,8 @@ int rpc_server_start(const struct rpc_server_config *cfg, struct rpc_server **re
 	list_init(&s->dirty);
 	pthread_mutex_init(&s->lock, NULL);
 	s->peers = calloc(s->cfg.max_connections, sizeof(*s->peers));
-	r = s->peers ? listen_read(cfg->listen, cfg->key_file, &at, &s->key, e) : errmsg_set(e, -ENOMEM, "out of memory");
+	r = s->peers ? listen_read(cfg->listen, cfg->key_file, &at, &s->key, e)
+		     : errmsg_set(e, -ENOMEM, "out of memory");
 	if (!r)
 		r = run(s, &at, e);
 	if (r < 0) {
