@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several nodes and a master: what one stores the others read, whole and current; and what is left when parts of it die,
 stop, or cannot be reached."""
+import bisect
 import contextlib
 import errno
 import hashlib
@@ -12,7 +13,7 @@ import subprocess
 import time
 
 from cluster import (Child, Cluster, by_cp, by_mmap, by_read, read_version, value, version_in, within)
-from lib import (LONG, MIB, SLOW, Failed, Mapping, Skip, big_stamped, check, check_bytes, diag, fails, on_ssd_alone, run,
+from lib import (LONG, MIB, SLOW, Failed, Mapping, big_stamped, check, check_bytes, diag, fails, on_ssd_alone, run,
                  same, test, wait_for, write_file)
 from master import free_port, write
 
@@ -298,29 +299,40 @@ def read_until(directory, node, end):
     return seen
 
 
-def latest_behind(writes, begin):
-    """Of the writes that had returned by then, the one that began last: no open after `begin` sees what is older."""
-    over = [w for w in writes if w.end < begin]
-    return max(over, key=lambda w: w.begin, default=None)
+class Latest:
+    """Of the writes whose `by` is below some time, the one whose `what` is the largest."""
+
+    def __init__(self, writes, by, what):
+        self.times, self.best = [], []
+        for w in sorted(writes, key=by):
+            self.times.append(by(w))
+            self.best.append(w if not self.best or what(w) > what(self.best[-1]) else self.best[-1])
+
+    def below(self, time_):
+        n = bisect.bisect_left(self.times, time_)
+        return self.best[n - 1] if n else None
 
 
 def check_order(writes, seen, negative):
     """What close-to-open promises. negative: how long a name that is made anew may not be seen."""
     by_version = {w.version: w for w in writes if w.version is not None}
-    writes = sorted(writes, key=lambda w: w.end)
+    begin_of, end_of = (lambda w: w.begin), (lambda w: w.end)
+    # Of the writes that have returned, the one that began last: no later open sees what was over before that.
+    over, made = Latest(writes, end_of, begin_of), Latest(by_version.values(), end_of, begin_of)
+    removed = Latest([w for w in writes if w.version is None], begin_of, end_of)
     for begin, version, node in seen:
-        latest = latest_behind(writes, begin)
         if version is not None:
-            w = by_version.get(version)
-            check(w, f"an open sees version {version:x}, which nobody wrote")
-            check(not latest or not w.end < latest.begin,
-                  f"an open at {begin:.6f} on node {node} sees version {version:x}, whose close returned at {w.end:.6f}; before that open "
-                  f"{latest.version or 0:x} was written from {latest.begin:.6f} to {latest.end:.6f}" if latest else "")
+            w, last = by_version.get(version), over.below(begin)
+            check(w, f"an open on node {node} sees version {version:x}, which nobody wrote")
+            if last and w.end < last.begin:
+                raise Failed(f"an open at {begin:.6f} on node {node} sees version {version:x}, whose close returned at "
+                             f"{w.end:.6f}; before that open {last.version or 0:x} was written from {last.begin:.6f} to "
+                             f"{last.end:.6f}")
             continue
-        made = latest_behind([w for w in writes if w.version is not None], begin - negative)
-        check(not made or any(w.version is None and w.end >= made.begin for w in writes if w.begin < begin + 1),
-              f"an open at {begin:.6f} does not find what was written from {made.begin:.6f} to {made.end:.6f}"
-              if made else "")
+        last, gone = made.below(begin - negative), removed.below(begin + 1)
+        if last and not (gone and gone.end >= last.begin):
+            raise Failed(f"an open at {begin:.6f} on node {node} does not find what was written from {last.begin:.6f} to "
+                         f"{last.end:.6f}")
 
 
 def hammer(ctx, removes):
@@ -353,9 +365,6 @@ def close_to_open(ctx):
 
 @test(fluxkv=True, timeout=90, long_timeout=180)
 def close_to_open_with_removes(ctx):
-    if not LONG:
-        raise Skip("an open just behind a rename over a name that is being removed may see the removed version: "
-                   "FLUXKV_TEST_LONG=1 tests it all the same")
     hammer(ctx, removes=True)
 
 
