@@ -210,6 +210,8 @@ def directories_and_names(ctx):
     os.rmdir(a.path("kv", "dir"))
     for n in (b, d):
         fails(errno.ENOENT, f"a file in the removed directory, on {n.instance}", write_file, n.path("kv", "dir", "f"), b"x")
+        # The kernel is told of it a moment later.
+        wait_for(lambda n=n: not os.path.exists(n.path("kv", "dir")), f"the removed directory is gone on {n.instance}", 5)
     os.rename(a.path("kv", "to"), a.path("kv", "moved"))
     same(version_in(by_read(d.path("kv", "moved", "z")), "x"), 2, "in a directory that was renamed elsewhere")
     # A namespace that one makes, the others have, with its attributes.
