@@ -346,6 +346,9 @@ static void be_held(struct rpc_client *c)
 /* Whether this answer is the end of the waiting. */
 static bool lets_go(const struct msg *req, const struct msg *answer)
 {
+	/* It lives there already: what was refused is late. */
+	if (req->type == MSG_JOIN && req->u.join.tomb_tag && answer->status == -EBUSY)
+		return true;
 	if (answer->status)
 		return false;
 	if (req->type == MSG_JOIN)

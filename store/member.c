@@ -126,17 +126,20 @@ static int join_first(struct node *n, struct errmsg *e)
 		     : 0;
 }
 
-/* Until it is answered. False: the node ends. */
-static bool join_until(struct member *m, uint64_t *tag)
+/* Until it is answered. 0; -EBUSY: as that incarnation it is there already; -ESHUTDOWN: the node ends. */
+static int join_until(struct member *m, uint64_t *tag)
 {
 	uint64_t asked = *tag;
+	int r;
 
-	while (join_once(m->n, tag) < 0) {
+	while ((r = join_once(m->n, tag)) < 0) {
 		*tag = asked;
+		if (r == -EBUSY && asked)
+			return r;
 		if (!pause_for(m, JOIN_AGAIN_NS))
-			return false;
+			return -ESHUTDOWN;
 	}
-	return true;
+	return 0;
 }
 
 /* What was had under the old incarnation is nobody's, and what is still on its way to it finds no one. */
@@ -169,35 +172,43 @@ static void join_again(struct member *m)
 	uint64_t tag = 0;
 
 	forget_incarnation(m);
-	if (join_until(m, &tag))
+	if (join_until(m, &tag) == 0)
 		begin_incarnation(m, tag);
+}
+
+/* 0: the node is one of the cluster again, as this incarnation or as another. */
+static int attach(struct member *m)
+{
+	struct node *n = m->n;
+	uint64_t tag = n->tomb_tag;
+	int r = join_until(m, &tag);
+
+	if (r < 0)
+		return r;
+	if (tag != n->tomb_tag) {
+		/* The master has waited for us in vain before. */
+		forget_incarnation(m);
+		begin_incarnation(m, tag);
+		return 0;
+	}
+	r = resume_stock(n);
+	if (r < 0)
+		return r;
+	holds_say_again(n->holds);
+	log_info("the master was started again, and knows what node \"%s\" has", m->instance_key);
+	return 0;
 }
 
 /* The master was started again, and knows this incarnation from its catalogue. */
 static void go_on(struct member *m)
 {
-	struct node *n = m->n;
-	uint64_t tag = n->tomb_tag;
-	int r = 0;
+	int r;
 
 	atomic_store(&m->lease_until, 0);
-	if (!join_until(m, &tag))
-		return;
-	if (tag != n->tomb_tag) {
-		/* It has waited for us in vain before. */
-		forget_incarnation(m);
-		begin_incarnation(m, tag);
-		return;
-	}
-	do {
-		r = resume_stock(n);
-	} while (r < 0 && r != -ESTALE && r != -ESHUTDOWN && pause_for(m, JOIN_AGAIN_NS) && join_until(m, &tag) &&
-		 tag == n->tomb_tag);
-	if (r == 0)
-		holds_say_again(n->holds);
-	if (r == 0)
-		log_info("the master was started again, and knows what node \"%s\" has", m->instance_key);
-	else if (r != -ESHUTDOWN)
+	while ((r = attach(m)) < 0 && r != -EBUSY && r != -ESTALE && r != -ESHUTDOWN)
+		if (!pause_for(m, JOIN_AGAIN_NS))
+			return;
+	if (r == -ESTALE)
 		join_again(m);
 }
 
