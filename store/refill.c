@@ -382,6 +382,16 @@ static const char *place(const struct refill *f)
 	return is_elsewhere(f) ? f->address : "the SSD";
 }
 
+/* What has gone from another node since the master named it is no failure of anybody's. */
+static void log_failure(const struct refill *f, int err)
+{
+	bool raced = is_elsewhere(f) && (err == -ENOENT || err == -ESTALE);
+	bool given_up = bad_source(err) && f->source != MSG_SOURCE_MEM_REMOTE;
+
+	log_msg(raced ? LOG_LVL_DEBUG : LOG_LVL_WARN, "block %u of version %llu does not come from %s: %s%s", f->index,
+		(unsigned long long)f->put_id, place(f), strerror(-err), given_up ? ", that copy is given up" : "");
+}
+
 static void refill_failed(struct refill *f, int err)
 {
 	struct node *n = f->n;
@@ -395,8 +405,7 @@ static void refill_failed(struct refill *f, int err)
 	count_add(n, checksum_errors, err == -EBADMSG);
 	count_add(n, miss_checksum, err == -EBADMSG);
 	count_add(n, miss_timeout, err == -ETIMEDOUT);
-	log_warn("block %u of version %llu does not come from %s: %s%s", f->index, (unsigned long long)f->put_id,
-		 place(f), strerror(-err), bad ? ", that copy is given up" : "");
+	log_failure(f, err);
 	get_revoke(f, bad && f->source != MSG_SOURCE_MEM_REMOTE);
 	if (bad && !n->member)
 		node_tell_gone(n, f->put_id, 0, NULL);
