@@ -636,6 +636,45 @@ def the_masters_objects_survive_it(ctx):
     works_again(c, "a restart of the master")
 
 
+def disturb_values(directories, seed, end):
+    """Stores, renames over, removes and reads a few names through all nodes; every value is right or it is a miss."""
+    rng, done = random.Random(seed), 0
+    while time.monotonic() < end:
+        directory, name, act = rng.choice(directories), f"k{rng.randrange(12)}", rng.random()
+        with contextlib.suppress(FileNotFoundError):
+            if act < 0.3:
+                data = value(name, seed << 32 | done, rng.choice((5000, 300000, 2000000, 7000000)))
+                write_file(f"{directory}/.t{seed}", data)
+                os.rename(f"{directory}/.t{seed}", f"{directory}/{name}")
+            elif act < 0.36:
+                os.unlink(f"{directory}/{name}")
+            else:
+                version_in(by_read(f"{directory}/{name}"), name)
+            done += 1
+    return done
+
+
+@test(fluxkv=True, timeout=120, long_timeout=600)
+def all_at_once(ctx):
+    """More than memory holds, through three nodes, while the master is killed and comes back; nothing is left at the end."""
+    c = Cluster(ctx, nodes=[{"ssd": "256MB"}, {}, {}], dram="64MB", log_allowed=LOST).start()
+    namespaces(c)
+    end = time.monotonic() + (300 if LONG else 15)
+    directories = [n.path("kv") for n in c.nodes]
+    workers = [Child(disturb_values, directories, seed, end) for seed in range(1, 7)]
+    while time.monotonic() < end - 5:
+        time.sleep(3)
+        c.master.kill(signal.SIGKILL)
+        c.master.start()
+    done = [w.result(end - w.began + NEVER) for w in workers]
+    check(min(done) > 10, f"what each has done: {done}")
+    diag(f"{sum(done)} values and removals")
+    same(sum(n.hits()["unknown"] for n in c.nodes), 0, "reads of unknown source")
+    c.nodes[1].delete_all()
+    for node in c.nodes:
+        node.check_empty()
+
+
 # ---- who may join ---------------------------------------------------------------------------------------------------
 
 
