@@ -204,7 +204,7 @@ struct node {
 	struct data_client *client; /* and what is asked of them */
 	struct staging *staging;
 	struct holds *holds; /* with member */
-	bool joined; /* the master has taken it in */
+	bool joined;	     /* the master has taken it in */
 	bool evictor_runs;
 	atomic_bool stopping; /* events_lock to write: node_stop() has begun, no new jobs */
 	struct segment *seg;
@@ -388,7 +388,9 @@ struct member *member_new(struct node *n, const struct node_config *cfg);
 void member_free(struct member *m);
 /* Joins, which waits for the master, and begins to say that it lives. address: where others get blocks from it. */
 int member_start(struct node *n, const char *address, struct errmsg *e);
+/* It joins no more; the thread may still wait for the master, and ends when the channel is of no more use. */
 void member_stop(struct node *n);
+void member_join_thread(struct node *n);
 /*
  * Requests that are about no ticket and no get: where the answer is that the sender's incarnation is over, nothing has
  * happened, and the next incarnation asks again.

@@ -462,12 +462,20 @@ void member_stop(struct node *n)
 {
 	struct member *m = n->member;
 
-	if (!m || !m->runs)
+	if (!m)
 		return;
 	pthread_mutex_lock(&m->lock);
 	m->stop = true;
 	pthread_cond_broadcast(&m->wake);
 	pthread_mutex_unlock(&m->lock);
-	pthread_join(m->thread, NULL);
-	m->runs = false;
+}
+
+void member_join_thread(struct node *n)
+{
+	struct member *m = n->member;
+
+	if (m && m->runs)
+		pthread_join(m->thread, NULL);
+	if (m)
+		m->runs = false;
 }

@@ -399,9 +399,10 @@ static void run_dry(struct node *n)
 	n->events = (struct node_events){0};
 	atomic_store(&n->stopping, true);
 	pthread_rwlock_unlock(&n->events_lock);
-	/* A join that waits would make a member of it again. */
+	/* A join of its own would make a member of it again. */
 	member_stop(n);
 	leave(n);
+	member_join_thread(n);
 	serve_stop(n);
 	n->wq = workq_free(n->wq);
 	n->ends = workq_free(n->ends);
