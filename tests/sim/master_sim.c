@@ -15,7 +15,7 @@
 #include "tests/sim/sim.h"
 
 #define EVENTS_DEFAULT 2500
-#define SEEDS_DEFAULT 600
+#define SEEDS_DEFAULT 2000
 #define PENDING_MAX 8u	   /* steps that wait for the catalogue */
 #define SETTLE_MAX 200000u /* events until everything must have come to rest */
 
