@@ -218,12 +218,7 @@ int op_rmdir(struct core *c, struct msg *m)
 
 int op_delete(struct core *c, struct msg *m)
 {
-	/*
-	 * Over a network the asker acknowledges too: nothing is left under the name that says who still has it, and
-	 * whoever makes it anew waits for the asker as for the others, whose answer may be on its way yet.
-	 */
-	const struct version_end end = {
-	    .asker = c->cfg.lease_ns ? 0 : m->node, .reason = MSG_REVOKE_MOVED, .say = true};
+	const struct version_end end = {.asker = m->node, .reason = MSG_REVOKE_MOVED, .say = true};
 	struct name_arg n;
 	uint64_t id;
 	uint32_t h;
