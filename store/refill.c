@@ -315,7 +315,7 @@ static void finish(struct refill *f, int err)
 		if (err == 0)
 			for (const struct block_wait *next = w; next; next = next->next)
 				b->pins++;
-	} else if (bad_source(err)) {
+	} else if (bad_source(err) && !is_elsewhere(f)) {
 		/* That copy is no good; it was the last one here. */
 		lose_ssd(n, b);
 		err = -EIO;
