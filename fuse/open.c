@@ -168,24 +168,6 @@ static void pinned_cb(void *arg, int err)
 		op_err(&o->n.op, -ENOMEM);
 }
 
-/* Takes over v and the reference of i. */
-static void open_when_in_memory(fuse_req_t req, struct inode *i, struct version *v, const struct fuse_file_info *fi)
-{
-	struct open_op *o = op_new(req, sizeof(*o), "open", i->i_id);
-
-	if (!o) {
-		version_close(v);
-		inode_unref(req_fs(req)->inodes, i);
-		return;
-	}
-	o->n.op.op_fini = open_op_fini;
-	o->fi = *fi;
-	o->version = v;
-	o->inode = i;
-	version_pin(v, pinned_cb, o);
-	op_started(&o->n.op);
-}
-
 /* Answers with a handle, or brings the version into memory first, for the kernel to read it there. */
 static void arrived_cb(void *arg, int err)
 {
@@ -207,8 +189,8 @@ static void arrived_cb(void *arg, int err)
 		pinned_cb(o, need == PASSTHROUGH_PINNED ? 0 : -EAGAIN);
 }
 
-/* Takes over v and the reference of i. */
-static void open_when_here(fuse_req_t req, struct inode *i, struct version *v, const struct fuse_file_info *fi)
+/* Takes over v, which is on other nodes or not in memory, and the reference of i. */
+static void open_when_ready(fuse_req_t req, struct inode *i, struct version *v, const struct fuse_file_info *fi)
 {
 	struct open_op *o = op_new(req, sizeof(*o), "open", i->i_id);
 
@@ -221,7 +203,10 @@ static void open_when_here(fuse_req_t req, struct inode *i, struct version *v, c
 	o->fi = *fi;
 	o->version = v;
 	o->inode = i;
-	version_fetch(v, arrived_cb, o);
+	if (version_is_away(v))
+		version_fetch(v, arrived_cb, o);
+	else
+		version_pin(v, pinned_cb, o);
 	op_started(&o->n.op);
 }
 
@@ -244,13 +229,9 @@ static void open_published(fuse_req_t req, struct inode *i, struct fuse_file_inf
 		return;
 	}
 	inode_touch_atime(fs->inodes, i, clock_real_ns());
-	if (version_is_away(v)) {
-		open_when_here(req, i, v, fi);
-		return;
-	}
-	need = passthrough_need(fs, i, v);
+	need = version_is_away(v) ? PASSTHROUGH_WAIT : passthrough_need(fs, i, v);
 	if (need == PASSTHROUGH_WAIT) {
-		open_when_in_memory(req, i, v, fi);
+		open_when_ready(req, i, v, fi);
 		return;
 	}
 	h = version_handle(fs, i, v, need == PASSTHROUGH_PINNED, fi);
