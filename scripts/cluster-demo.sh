@@ -15,6 +15,8 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 bin=${top_builddir:-$top/build}
 dir="" master="" switch="" pids="" wrap=()
 declare -A machine address
+# shellcheck source=scripts/processes.sh
+. "$top/scripts/processes.sh"
 
 say() { printf '\n%s\n' "$*"; }
 step() { printf '  %-22s' "$1"; }
@@ -24,15 +26,6 @@ fail() {
 	exit 1
 }
 
-alive() { grep -qs '^State:[[:space:]]*[^XZ]' "/proc/$1/status"; }
-# gone PID TENTHS: waits until the process has ended
-gone() {
-	for _ in $(seq "$2"); do
-		alive "$1" || return 0
-		sleep 0.1
-	done
-	return 1
-}
 pid_of() { cat "$dir/$1/run/$1/fluxkvd.pid" 2>/dev/null || true; }
 
 # end PID...: SIGTERM, and SIGKILL for what has not ended 10 s later
@@ -52,9 +45,7 @@ clean_up() {
 		master=${master:-$(cat "$dir/master/run/fluxkv-master.pid" 2>/dev/null || true)}
 		[ -z "$master" ] || end "$master"
 		for n in one two three; do
-			for m in "$dir/$n/mnt" "$dir/$n/run/$n/segment"; do
-				! grep -qF " $m " /proc/self/mounts || umount -l "$m" || true
-			done
+			unmount "$dir/$n/mnt" "$dir/$n/run/$n/segment"
 		done
 		rm -rf --one-file-system "$dir"
 	fi

@@ -17,6 +17,8 @@ NEED_MIB=1400      # of disk: the ring, and what is generated to compare with
 top=$(cd "$(dirname "$0")/.." && pwd)
 bin=$top/build
 keep="" dir="" pid=""
+# shellcheck source=scripts/processes.sh
+. "$top/scripts/processes.sh"
 
 step() { printf '  %-11s' "$1"; }
 did() { printf '%s\n' "$*"; }
@@ -32,15 +34,6 @@ unexpected() {
 }
 
 pid_of_daemon() { cat "$dir/run/quickstart/fluxkvd.pid" 2>/dev/null || true; }
-alive() { grep -qs '^State:[[:space:]]*[^XZ]' "/proc/$1/status"; }
-# gone PID TENTHS: waits until the process has ended
-gone() {
-	for _ in $(seq "$2"); do
-		alive "$1" || return 0
-		sleep 0.1
-	done
-	return 1
-}
 
 # Whatever happened: no daemon, no mount, no folder is left.
 clean_up() {
@@ -52,9 +45,7 @@ clean_up() {
 			kill -TERM "$pid" 2>/dev/null || true
 			gone "$pid" 150 || kill -KILL "$pid" 2>/dev/null || true
 		fi
-		for m in "$dir/mnt" "$dir/run/quickstart/segment"; do
-			! grep -qF " $m " /proc/self/mounts || umount -l "$m" || true
-		done
+		unmount "$dir/mnt" "$dir/run/quickstart/segment"
 		rm -rf --one-file-system "$dir"
 	fi
 	exit $status

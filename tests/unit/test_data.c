@@ -20,6 +20,7 @@
 #include "tests/unit/raw_peer.h"
 #include "tests/unit/run.h"
 #include "tests/unit/temp_dir.h"
+#include "tests/unit/wait.h"
 
 #define SHORT_MS 200 /* a deadline that is to pass */
 #define SOON_MS 3000 /* what must not take long; machines are slow */
@@ -27,20 +28,6 @@
 #define BLOCK_MAX (64ull << 20)
 
 static struct auth_key no_key;
-
-static void sleep_ms(unsigned ms)
-{
-	nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
-}
-
-#define WAIT_FOR(x)                                                                                                    \
-	do {                                                                                                           \
-		unsigned tries = 0;                                                                                    \
-                                                                                                                       \
-		while (!(x) && tries++ < 2000)                                                                         \
-			sleep_ms(5);                                                                                   \
-		ck_assert_msg(x, "%s", #x);                                                                            \
-	} while (0)
 
 /* ---- the source ---------------------------------------------------------------------------------------------- */
 

@@ -14,6 +14,7 @@
 #include "tests/unit/raw_peer.h"
 #include "tests/unit/run.h"
 #include "tests/unit/temp_dir.h"
+#include "tests/unit/wait.h"
 
 static char path[96], master_at[64];
 static struct auth_key no_key;
@@ -151,15 +152,6 @@ static struct msg *named(enum msg_type type, uint64_t dir, const char *name)
 	return m;
 }
 
-#define WAIT_FOR(x)                                                                                                    \
-	do {                                                                                                           \
-		unsigned tries = 0;                                                                                    \
-                                                                                                                       \
-		while (!(x) && tries++ < 2000)                                                                         \
-			nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);                                       \
-		ck_assert_msg(x, "%s", #x);                                                                            \
-	} while (0)
-
 /* ---- tests --------------------------------------------------------------------------------------------------- */
 
 START_TEST(two_nodes)
@@ -195,6 +187,17 @@ START_TEST(two_nodes)
 }
 END_TEST
 
+/* Both join; a makes a directory, and b has a lease on its name. */
+static void know_kv(struct node *a, struct node *b)
+{
+	connect_node(a);
+	connect_node(b);
+	ck_assert_int_eq(join(a, "a"), 0);
+	ck_assert_int_eq(join(b, "b"), 0);
+	ck_assert_int_eq(ask(a, named(MSG_MKDIR, MSG_ROOT_DIR, "kv"), NULL), 0);
+	ck_assert_int_eq(ask(b, named(MSG_LOOKUP, MSG_ROOT_DIR, "kv"), NULL), 0);
+}
+
 /* One that does not acknowledge is waited for as long as its leases are good. */
 START_TEST(deaf_node)
 {
@@ -204,12 +207,7 @@ START_TEST(deaf_node)
 
 	cfg.master.lease_ns = 700 * NS_PER_MS;
 	start(0);
-	connect_node(&a);
-	connect_node(&b);
-	ck_assert_int_eq(join(&a, "a"), 0);
-	ck_assert_int_eq(join(&b, "b"), 0);
-	ck_assert_int_eq(ask(&a, named(MSG_MKDIR, MSG_ROOT_DIR, "kv"), NULL), 0);
-	ck_assert_int_eq(ask(&b, named(MSG_LOOKUP, MSG_ROOT_DIR, "kv"), NULL), 0);
+	know_kv(&a, &b);
 	ck_assert_int_eq(ask(&b, msg_new(MSG_HEARTBEAT), &answer), 0);
 	ck_assert_uint_eq(answer.u.heartbeat.lease_ns, 700 * NS_PER_MS);
 	begin = clock_ns();
@@ -229,12 +227,7 @@ START_TEST(ends_while_one_waits)
 	struct waiter w;
 
 	start(0);
-	connect_node(&a);
-	connect_node(&b);
-	ck_assert_int_eq(join(&a, "a"), 0);
-	ck_assert_int_eq(join(&b, "b"), 0);
-	ck_assert_int_eq(ask(&a, named(MSG_MKDIR, MSG_ROOT_DIR, "kv"), NULL), 0);
-	ck_assert_int_eq(ask(&b, named(MSG_LOOKUP, MSG_ROOT_DIR, "kv"), NULL), 0);
+	know_kv(&a, &b);
 	ask_later(&a, named(MSG_RMDIR, MSG_ROOT_DIR, "kv"), &w);
 	WAIT_FOR(atomic_load(&b.revokes) == 1);
 	server = master_server_stop(server);

@@ -15,6 +15,7 @@
 #include "tests/unit/raw_peer.h"
 #include "tests/unit/run.h"
 #include "tests/unit/temp_dir.h"
+#include "tests/unit/wait.h"
 
 #define SHORT_MS 150 /* a deadline that is to pass */
 
@@ -22,20 +23,6 @@ static struct auth_key no_key;
 static struct rpc_server *server;
 static struct rpc_client *client;
 static struct channel *ch;
-
-static void sleep_ms(unsigned ms)
-{
-	nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
-}
-
-#define WAIT_FOR(x)                                                                                                    \
-	do {                                                                                                           \
-		unsigned tries = 0;                                                                                    \
-                                                                                                                       \
-		while (!(x) && tries++ < 2000)                                                                         \
-			sleep_ms(5);                                                                                   \
-		ck_assert_msg(x, "%s", #x);                                                                            \
-	} while (0)
 
 /* ---- the server's side --------------------------------------------------------------------------------------- */
 
