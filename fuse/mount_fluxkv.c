@@ -22,8 +22,8 @@ static void print_help(void)
 {
 	printf(
 	    "usage: mount -t fluxkv SOURCE MOUNTPOINT [-o OPTION,...]\n\n"
-	    "Mount a FluxKV node (SOURCE: standalone). OPTIONs are those of mount(8) and the keys of fluxkv.yaml(5);\n"
-	    "config=FILE names a configuration file. See mount.fluxkv(8).\n");
+	    "Mount a FluxKV node. SOURCE: standalone, or HOST:PORT of a cluster's master. OPTIONs are those of mount(8) and\n"
+	    "the keys of fluxkv.yaml(5); config=FILE names a configuration file. See mount.fluxkv(8).\n");
 }
 
 /* The fluxkvd of the same installation: beside this program, else where it was to be installed. */
