@@ -33,7 +33,7 @@ struct member {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	bool stop;	    /* lock */
-	bool over;	    /* lock: the master does not know this incarnation any more */
+	uint64_t over;	    /* lock: an incarnation that the master does not know any more; 0: none */
 	bool unattached;    /* lock: a master that was started again waits for us */
 	bool beating;	    /* lock: a heartbeat has no answer yet */
 	uint64_t beat_ns;   /* lock: when it was sent */
@@ -276,7 +276,7 @@ static bool wait_for_next(struct member *m, uint64_t tag)
 
 	pthread_mutex_lock(&m->lock);
 	if (m->n->tomb_tag == tag) {
-		m->over = true;
+		m->over = tag;
 		pthread_cond_broadcast(&m->wake);
 	}
 	while (!(next = m->n->tomb_tag && m->n->tomb_tag != tag) && !m->stop && r != ETIMEDOUT)
@@ -306,6 +306,7 @@ static void asked_answered(void *arg, const struct msg *answer)
 	struct node *n = a->n;
 
 	a->answer = answer->status == -ESTALE ? msg_copy(answer) : NULL;
+	a->tag = answer->tomb_tag;
 	pthread_rwlock_rdlock(&n->events_lock);
 	if (a->answer && a->again && !atomic_load(&n->stopping)) {
 		workq_submit(n->wq, &a->work, ask_again_job);
@@ -326,7 +327,7 @@ void member_call(struct node *n, struct msg *req, channel_done_fn done, void *ar
 		node_send(n, req, done, arg);
 		return;
 	}
-	*a = (struct asked){.n = n, .again = msg_copy(req), .done = done, .arg = arg, .tag = n->tomb_tag};
+	*a = (struct asked){.n = n, .again = msg_copy(req), .done = done, .arg = arg};
 	node_send(n, req, asked_answered, a);
 }
 
@@ -353,7 +354,7 @@ static void beat_answer(void *arg, const struct msg *answer)
 		m->master_ns = answer->u.heartbeat.master_ns;
 		renew(m, m->beat_ns, answer->u.heartbeat.lease_ns);
 	} else if (answer->tomb_tag == n->tomb_tag && answer->status == -ESTALE) {
-		m->over = true;
+		m->over = n->tomb_tag;
 		pthread_cond_broadcast(&m->wake);
 	}
 	pthread_mutex_unlock(&m->lock);
@@ -380,6 +381,12 @@ static void beat(struct member *m)
 	pthread_mutex_unlock(&m->lock);
 }
 
+/* What was said of an earlier one, or while there was none, is of no concern. Call with m locked. */
+static bool is_over(const struct member *m)
+{
+	return m->over && m->over == m->n->tomb_tag;
+}
+
 static void *member_main(void *arg)
 {
 	struct member *m = arg;
@@ -397,12 +404,12 @@ static void *member_main(void *arg)
 		}
 		until = clock_timespec(next);
 		pthread_mutex_lock(&m->lock);
-		while (!m->stop && !m->over && !m->unattached && r != ETIMEDOUT)
+		while (!m->stop && !is_over(m) && !m->unattached && r != ETIMEDOUT)
 			r = pthread_cond_timedwait(&m->wake, &m->lock, &until);
 		stop = m->stop;
-		over = m->over;
+		over = is_over(m);
 		unattached = m->unattached;
-		m->over = m->unattached = false;
+		m->unattached = false;
 		pthread_mutex_unlock(&m->lock);
 		if (stop)
 			return NULL;

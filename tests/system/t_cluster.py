@@ -542,6 +542,35 @@ def an_owner_is_stopped_for_long(ctx):
     disturbed(ctx, lambda c, a: a.pause(), lambda c, a: a.resume(), 12, "stopped for long")
 
 
+def use_until(directory, end):
+    """Looks names up and makes files as fast as it can, whatever becomes of it."""
+    n = 0
+    while time.monotonic() < end:
+        n += 1
+        with contextlib.suppress(OSError):
+            os.stat(f"{directory}/none{n}")
+            write_file(f"{directory}/u{n % 50}", b"used")
+
+
+@test(fluxkv=True, timeout=120)
+def given_up_while_they_are_used(ctx):
+    """A master that stood still gives all up. Each joins anew once, though its programs ask for something all the time."""
+    c = Cluster(ctx, nodes=2, log_allowed=LOST).start()
+    namespaces(c)
+    a, b = c.nodes
+    users = [Child(use_until, n.path("kv"), time.monotonic() + 26 * SLOW) for n in c.nodes for _ in range(6)]
+    time.sleep(1)
+    os.kill(c.master.process.pid, signal.SIGSTOP)
+    time.sleep(8 * SLOW)
+    os.kill(c.master.process.pid, signal.SIGCONT)
+    for u in users:
+        u.result(26 + NEVER)
+    for n in c.nodes:
+        check(n.log_text().count("it joins anew") < 2, f"{n.instance} has joined anew {n.log_text().count('it joins anew')} times")
+    a.put("kv", "after", 1, 5000)
+    same(b.get("kv", "after"), 1, "behind that")
+
+
 @test(fluxkv=True, timeout=150)
 def an_owner_is_cut_off(ctx):
     disturbed(ctx, lambda c, a: c.cut(a), lambda c, a: c.heal(a), 12, "cut off")
